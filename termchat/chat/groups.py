@@ -65,8 +65,9 @@ class Walks:
     def start(
         self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0, paused: bool = False
     ) -> None:
-        """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a reply's
-        `node`; or with neither, other replies to the last message. What cannot be made is told, and the text given back.
+        """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a
+        reply's `node`; or with neither, other replies to the last message. A refusal becomes a notice, and the text is given
+        back.
         """
         chat = self._chat
         wish = Wish(plan, "wait" if paused else "go on")
@@ -218,7 +219,7 @@ class Walks:
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:
-    """All groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
+    """List the groups of a conversation with at least one living reply, oldest first."""
     reopened = []
     for nodes in groups_of(conversation).values():
         parent, at = origin_of(nodes)
@@ -235,7 +236,7 @@ def groups(conversation: Conversation) -> list[ReplyGroup]:
 
 
 def _changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
-    """The knobs of each walk that not all began with."""
+    """Return the knobs of each walk that not all began with."""
     first = {walk: records[0].samplers for walk, records in settings.items() if records}
     differing = [
         name

@@ -29,7 +29,7 @@ def request(command: Command, answer: type[_T]) -> Inquiry[_T]:
 
 
 class Newest(Generic[_T]):
-    """Makes one inquiry at a time; of those that come meanwhile only the newest is made, and what it waits for is cut short.
+    """Makes one inquiry at a time; a newer one replaces those still waiting and cuts the current wait short.
 
     A question that the engine gave up for other work is asked once more: it goes on where it stopped.
     """
@@ -40,14 +40,14 @@ class Newest(Generic[_T]):
         self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None
 
     def ask(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
-        """Begins now, or as soon as the question that is open is answered; `hear` gets what came of it, or why nothing did."""
+        """Begin now, or as soon as the question that is open is answered; `hear` gets what came of it, or why nothing did."""
         if self._open:
             self._next = inquiry, hear
         else:
             self._step(inquiry, hear, None)
 
     def _step(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], answer: Event | None) -> None:
-        """Gives an inquiry its answer, and sends the next command."""
+        """Give an inquiry its answer, and send the next command."""
         try:
             command = next(inquiry) if answer is None else inquiry.send(answer)
         except StopIteration as result:

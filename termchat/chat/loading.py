@@ -43,8 +43,9 @@ _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it i
 
 
 class Loading:
-    """Loads one model at a time on the host. `then_continue` says that the last reply goes on once the model is there;
-    `speculation` has the model that drafts for it. `forget` drops what waits for an answer of a model that goes.
+    """Loads one model at a time. `wanted`: the one that is loaded or loading; `attempts`: number of loads and unloads,
+    whatever their outcome; `then_continue`: continue the last reply once the model is loaded; `forget` drops the questions
+    to a model that is unloaded.
     """
 
     def __init__(self, chat: State, forget: Callable[[], None]) -> None:
@@ -79,7 +80,7 @@ class Loading:
         return True
 
     def switch_back(self) -> bool:
-        """Go back to the previous model; False if there was none, or while a reply runs."""
+        """Go back to the previous model; return False without one, or while a reply runs."""
         if self.earlier is None:
             self._chat.changed(Notice("no previous model"))
             return False
@@ -138,7 +139,7 @@ class Loading:
         host.last_loaded = host.wanted if was_loaded else host.last_loaded
 
     def _let_go(self) -> None:
-        """End the process that holds a model, if there is one; nobody waits for its answers any more."""
+        """End the process that holds a model and drop the commands that wait for it."""
         host = self._host
         host.attempts += 1
         self.speculation.end()
@@ -274,7 +275,7 @@ class Drafters:
             self._ask(spec, draft_model)
 
     def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
-        """`draft_model` None: as configured, so that there is nothing to keep."""
+        """Ask the engine for a drafter. `draft_model` None: as configured, so that nothing is remembered."""
         host = self._chat.host
         host.drafters_pending += 1
         host.drafter_failure, host.drafter_progress = None, 0.0
@@ -326,7 +327,7 @@ class Drafters:
         chat.changed(Notice(message, ". ".join(hints)), *problems)
 
     def _fail(self, failure: Failed) -> None:
-        """A dead engine is told by whoever waits for more of it."""
+        """Ignore the death of the engine; its running command reports that."""
         chat = self._chat
         if failure.kind == "engine":
             return
@@ -346,7 +347,7 @@ def measure(chat: State, *, needed: bool = False) -> None:
 
 
 def _hear_measured(chat: State, model: ModelInfo, event: Event) -> None:
-    """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
+    """Keep a measurement; measure again later if the engine was `busy`."""
     now = chat.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):
         return

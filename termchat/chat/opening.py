@@ -36,8 +36,8 @@ _TURNED = (FLAG, "panel", "session")
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
-    """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`). Of a
-    model elsewhere the engine there knows all that.
+    """Find and check the configured model's file; return it, and the configuration with the recommendations for it (see
+    `recommended`). A remote engine knows all that for its own models.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
@@ -49,7 +49,7 @@ def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
 
 
 def find_here(config: Settings) -> ModelSpec:
-    """The configured model's file on this machine, whichever engine is configured.
+    """Return the configured model's file on this machine, whichever engine is configured.
 
     Raises:
         ModelError: see `find_model`; or the model is elsewhere.
@@ -60,7 +60,7 @@ def find_here(config: Settings) -> ModelSpec:
 
 
 def choose_configured(config: Settings) -> Choice:
-    """The configured model, on the configured engine; see `find_model`.
+    """Return the configured model, on the configured engine; see `find_model`.
 
     Raises:
         ModelError: see `find_model`.
@@ -69,8 +69,9 @@ def choose_configured(config: Settings) -> Choice:
 
 
 def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
-    """A model of an engine on another machine: what to ask for there. How it runs is that machine's business, but for flags
-    given here. `name` is what it is called, `sha256` what it was found to be."""
+    """Choose a model of a remote engine. That machine decides how it runs, except for flags given here. `name` is its name
+    there, `sha256` the hash of its file if known.
+    """
     engine = {key: value for key, value in config.engine.of_model.items() if config.origin[key] == FLAG}
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
@@ -86,7 +87,7 @@ def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: 
 
 
 def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
-    """The model of another machine that is to draft there, if a flag names one."""
+    """Return the model of another machine that is to draft there, if a flag names one."""
     name = config.engine.draft_model
     if not name or config.origin["draft_model"] != FLAG:
         return None
@@ -94,8 +95,8 @@ def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
-    """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned; or one of
-    an engine elsewhere, as `EngineAddress.asked_as` writes it.
+    """Return a model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned;
+    or one of an engine elsewhere, as `EngineAddress.asked_as` writes it.
 
     `picked` is how a person wants this model to be run; None is what is kept for it.
 
@@ -113,7 +114,7 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
 
 
 def find_drafter(config: Settings) -> ModelSpec | Failed | None:
-    """The file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
+    """Return the file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
     if config.address.url:
         return _drafter_at(config.address, config)
     from termchat.models import catalogue
@@ -128,7 +129,7 @@ def find_drafter(config: Settings) -> ModelSpec | Failed | None:
 
 
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
-    """What is recommended for a model that was asked for with these words, by knob name.
+    """Look up the recommended settings of a model asked for with these words, by knob name.
 
     The user's own catalogue overrides the file, which overrides the bundled catalogue: whoever made the file knew it better
     than we do, and the user has the last word.
@@ -149,7 +150,7 @@ def _find(config: Settings, wanted: str | None, picked: Picked | None = None) ->
 def _read(
     config: Settings, wanted: str | None, known: Catalogue, picked: Picked | None
 ) -> tuple[Settings, ModelSpec, dict[str, Value]]:
-    """The configuration for a model, how it is loaded with that, and the knobs that are recommended for it.
+    """Return the configuration for a model, how it is loaded with that, and the knobs that are recommended for it.
 
     Raises:
         ModelError: see `choose`.
@@ -188,7 +189,7 @@ def load_latest(store: Store, config: Settings) -> Session | None:
 
 
 def load_session(store: Store, id: str, config: Settings) -> Session:
-    """Load a saved chat with the settings that it goes on with: those that it was left with, where no flag says otherwise.
+    """Load a saved chat with the settings it was left with, where no flag overrides them.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
@@ -205,7 +206,9 @@ def load_session(store: Store, id: str, config: Settings) -> Session:
 
 
 def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
-    """The configuration with a chat's model on its engine, where no flag names another, and that model if it is not known."""
+    """Return the configuration with a chat's model on its engine, where no flag names another, and that model if it is not
+    known.
+    """
     place: dict[str, str] = {}
     if model.name and not model.engine:
         place = {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}
@@ -225,7 +228,8 @@ def _unknown(model: ModelRef) -> str:
 def _knobs(
     config: Settings, conversation: Conversation, left: Tuning
 ) -> tuple[dict[str, Value], dict[str, str], dict[str, Value]]:
-    """The knobs that a chat was `left` with by a person, where each came from, and what its model recommended of the others.
+    """Return the knobs that a chat was `left` with by a person, where each came from, and what its model recommended of the
+    others.
 
     What a person turned in the chat stays, unless a flag says otherwise now. What nobody turned is as configured now, or else
     as the chat's model recommended, so that it follows another model.
@@ -262,8 +266,8 @@ def model_of(model: ModelRef) -> str | None:
 
 
 def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session, Choice | None, str]:
-    """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`), or why that cannot
-    be had.
+    """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`); return the
+    reason if that fails.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.

@@ -102,8 +102,9 @@ class CheckedConstraint:
 
 @dataclass(frozen=True)
 class Biasing:
-    """What can be biased: the tokens of a typed `text`, the `spellings` of its word, the tokens of each bias that is `written`,
-    in order, and those that the model bans itself."""
+    """The tokens that can be biased: those of a typed `text`, the `spellings` of its word, the tokens of each `written`
+    bias, in order, and those that the model bans itself.
+    """
 
     text: str
     tokenized: Tokenized
@@ -288,7 +289,7 @@ class Questions:
         self.failed = None
 
     def repeat(self) -> None:
-        """Ask again what was asked under the knobs as they are: one was turned."""
+        """Ask again the questions under the current knobs, after one was turned."""
         for kind, inquiry in self._live.items():
             self._send(kind, inquiry)
 
@@ -344,7 +345,9 @@ class Questions:
 
 
 def reply_with(tree: Conversation, node: Node) -> list[Span]:
-    """All pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up to it."""
+    """Return all pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up
+    to it.
+    """
     path = tree.path()
     last = next((at for at, span in enumerate(path) if span.node is node), None)
     if last is None:
@@ -358,7 +361,9 @@ def reply_with(tree: Conversation, node: Node) -> list[Span]:
 
 
 def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
-    """The pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others than the reply."""
+    """Return the pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others than the
+    reply.
+    """
     seeds: list[int | None] = []
     for span in spans:
         start = span.node.start

@@ -26,8 +26,7 @@ Around = Literal["nothing", "template", "template and system prompt", "whole cha
 
 @dataclass(frozen=True)
 class Size:
-    """`tokens` of a message and what is `around` it, of the `free` ones that the context has for it; `about` where not all of
-    it was counted."""
+    """`tokens` of a message and those `around` it, of the `free` ones of the context; `about`: a part was estimated."""
 
     tokens: int
     free: int
@@ -40,7 +39,7 @@ class Size:
 
 
 class Sizing:
-    """Counts one message at a time; of those that arrive meanwhile only the newest."""
+    """Counts one message at a time; a newer one replaces those still waiting."""
 
     def __init__(self, chat: State) -> None:
         self._chat = chat

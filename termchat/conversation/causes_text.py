@@ -39,7 +39,7 @@ def _named(detail: str, names: Names) -> str:
 
 
 def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
-    """The causes, then the logits, free of control characters."""
+    """Yield the causes, then the logits, free of control characters."""
     yield from (cause_line(cause, names) for cause in why.causes)
     shift = why.logits
     if shift is not None and shift.largest is not None:
@@ -55,7 +55,7 @@ def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
 
 
 def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
-    """The likeliest candidates of both steps and the two tokens: probability of the model, after the chain, and noise."""
+    """Yield the likeliest candidates of both steps and the two tokens: probability of the model, after the chain, and noise."""
     tokens = (left.token, right.token)
     columns = [{c.id: c for c in token.candidates} if token is not None else {} for token in tokens]
     merged = columns[1] | columns[0]

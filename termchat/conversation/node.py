@@ -43,7 +43,7 @@ LARGEST_MESSAGE = 1_000_000
 
 
 def is_too_large(text: str) -> bool:
-    """Whether a message is larger than `LARGEST_MESSAGE`."""
+    """Return whether a message is larger than `LARGEST_MESSAGE`."""
     return len(text) > LARGEST_MESSAGE
 
 
@@ -57,7 +57,7 @@ _TIES = {"margins": ABSENT, "near_ties": UNKNOWN}
 
 
 class TokenStep(NamedTuple):
-    """What is read of a token where its round of drafting counts: see `draft_figures`."""
+    """The fields of a token that count in its round of drafting: see `draft_figures`."""
 
     id: int
     bytes: bytes
@@ -131,7 +131,7 @@ class TokenColumns:
         return map(self.__getitem__, range(len(self)))
 
     def draft(self, index: int) -> Draft | None:
-        """What was drafted for a token; None where nothing was."""
+        """Return the draft of a token, if any."""
         return None if self.drafts is None else self.drafts.at(index)
 
     def unlisted(self, index: int) -> float:
@@ -139,19 +139,20 @@ class TokenColumns:
         return self.states.get(index, {}).get(TAIL, 0.0)
 
     def row_us(self, begin: int, end: int) -> Sequence[int]:
-        """How long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting the time
-        of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes: use it to
-        compare steps, and `spent_us` to add them up."""
+        """Return how long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting
+        the time of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes:
+        use it to compare steps, and `spent_us` to add them up.
+        """
         plain = self.decode_us[begin:end]
         return plain if self.drafts is None else self.drafts.row_us(self.decode_us, begin, begin + len(plain))
 
     def spent_us(self, begin: int, end: int) -> int:
-        """How long tokens `begin` to `end` took: drafting, decoding and sampling."""
+        """Return how long tokens `begin` to `end` took: drafting, decoding and sampling."""
         drafting = 0 if self.drafts is None else self.drafts.drafting_us(begin, end)
         return drafting + sum(self.decode_us[begin:end]) + sum(self.sample_us[begin:end])
 
     def packed(self) -> list[bytes]:
-        """All columns as bytes, little endian."""
+        """Return all columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
         drafts = None if self.drafts is None else self.drafts.packed()
         ties = (words(getattr(self, name)) for name in _TIES)
@@ -164,7 +165,7 @@ class TokenColumns:
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
-        """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
+        """Return the inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
         texts, ends, data, *arrays, rare = packed
         columns.texts = Texts.unpacked(texts, ends)
@@ -203,23 +204,25 @@ class TokenColumns:
         return array("b", bytes(len(self))) if self.searched else self.forced
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of each token."""
+        """Yield the bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
 
     @property
     def has_ids(self) -> bool:
-        """Whether the engine told ids; one that tells texts alone tells none."""
+        """Whether the engine sent ids, not only texts."""
         return not self.ids or self.ids[0] != UNKNOWN
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
-        """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""
+        """Return values that tell tokens `begin` to `end` apart: their ids, or hashes of their bytes from an engine without
+        ids.
+        """
         ids = self.ids[begin:end]
         if UNKNOWN not in ids:
             return ids
         return [sign_of(id, self[begin + at].bytes) for at, id in enumerate(ids)]
 
     def append(self, token: Token) -> None:
-        """Adds the newest token."""
+        """Add the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
             self.most_unlisted = max(self.most_unlisted, token.unlisted)
@@ -253,8 +256,9 @@ class TokenColumns:
 
 
 class Omission(msgspec.Struct, frozen=True):
-    """What a prompt leaves out: so many turns of its path, the oldest. `summary` is the number of the reply, on a branch of its
-    own, that stands in their place; None where nothing does."""
+    """The turns that a prompt leaves out: so many of its path, oldest first. `summary` is the number of the reply, on a
+    branch of its own, that replaces them, if any.
+    """
 
     turns: Annotated[int, msgspec.Meta(ge=0)]
     summary: int | None = None
@@ -265,7 +269,7 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class Node:
-    """One turn, or a piece of one: what a person wrote, or a run of the loop.
+    """One turn, or a piece of one: a person's message, or one run of the loop.
 
     A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
     the template makes another prompt of what stands before, they are the `whole` prompt and stand for all ids before them; so
@@ -305,7 +309,7 @@ class Node:
         self.ranking: Ranking | None = None
 
     def still(self) -> Node:
-        """The node as it is now; one that is done is itself."""
+        """Return the node as it is now; one that is done is itself."""
         if self.done:
             return self
         node = copy.copy(self)
@@ -336,15 +340,16 @@ class Node:
 
     @property
     def size(self) -> int | None:
-        """How many tokens a reply has; where its engine told no ids, as many as it counted, and None if it did not."""
+        """Number of tokens of a reply; the engine's own count if it sent no ids, None if unknown."""
         if self.tokens.has_ids:
             return len(self.tokens)
         return self.finished.tokens if self.finished is not None and self.finished.tokens >= 0 else None
 
     @property
     def pending(self) -> str:
-        """Text that ends a reply but came with no token: held for a stop that never came, or that was passed over, and U+FFFD
-        for part of a character, unless the reply was `continued`, which completes it."""
+        """Text at the end of a reply that came with no token: withheld for a stop that did not come or was passed over, and
+        U+FFFD for part of a character, unless the reply was `continued`, which completes it.
+        """
         end = self.finished
         if end is None:
             return ""
@@ -353,7 +358,7 @@ class Node:
         return end.held if end.reason != "stop" else ""
 
     def add(self, record: Record) -> None:
-        """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
+        """Take the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
         if isinstance(record, Token):
             self.tokens.append(record)
         elif isinstance(record, Start):
@@ -379,7 +384,7 @@ class Node:
         return max(reached, key=lambda settings: settings.number, default=None)
 
     def text(self, count: int | None = None) -> str:
-        """What is shown of the node; of a reply, of its first `count` tokens."""
+        """Return the shown text of the node; of a reply, that of its first `count` tokens."""
         if self.role == "user":
             return self.written
         if count is None or count >= len(self.ids):
@@ -389,7 +394,7 @@ class Node:
         return self.tokens.texts.joined(count)
 
     def kept(self) -> int:
-        """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
+        """Return how many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
         if self.finished is None or self.finished.reason != "stop":
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

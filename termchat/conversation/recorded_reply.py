@@ -65,8 +65,7 @@ class RecordedReply:
         yield self._pieces[-1].node.settings_before(self._pieces[-1].length)
 
     def numbers(self) -> Iterator[tuple[float, float]]:
-        """Of each token what the model's numbers can be known by: its logit, or its log-probability where that is not told, and
-        the entropy; 0 for what is not told at all."""
+        """Yield of each token its logit, or its log-probability if only that is known, and the entropy; 0 for unknown."""
         for node, length in (piece[:2] for piece in self._pieces):
             tokens = node.tokens
             for numbers in zip(
@@ -100,7 +99,7 @@ class RecordedReply:
 
 
 def reply_on_record(conversation: Conversation, end: int, token: TokenSource) -> RecordedReply:
-    """The reply that ends in a node."""
+    """Return the reply that ends in a node."""
     spans = [(span.node, span.count, span.node.number) for span in conversation.reply(end)]
     pieces = [
         ReplyPiece(node, count, conversation.prompt(number), shapes_of_prompt(conversation, number))

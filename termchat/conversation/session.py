@@ -29,9 +29,9 @@ _TITLE_WITHIN = 1_000
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """The model that wrote a chat's last reply, or that was loaded when the chat began: its name, the full path of its file,
-    and what it was found to be once loaded; on another machine the name of the `engine` there, or its URL, and what that engine
-    calls the model."""
+    """The model of a chat's last reply, or that loaded at its beginning: its name, the full path of its file, and the
+    identity found when it was loaded; of a remote one the name or URL of its `engine`, and its name there.
+    """
 
     name: str = ""
     path: str = ""
@@ -45,7 +45,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 def known_as(sha256: str, name: str, engine: str) -> str:
-    """What tells whether two models are one: a file's SHA-256, or the name that an engine elsewhere has for it, and where."""
+    """Return the identity of a model: the SHA-256 of its file, or its engine and its name there."""
     return f"{sha256 or name}@{engine}" if engine else sha256
 
 
@@ -105,7 +105,7 @@ class SessionStore(Protocol):
 
 @dataclass(eq=False)
 class Session:
-    """A chat with the settings that it goes on with, and the store that keeps it (None: it is not saved).
+    """A chat with its current settings and its store (None: it is not saved).
 
     `id` is "" until the first turn is saved; times are seconds since the epoch, UTC; `named`: a person gave the title.
     `model` wrote the last reply, or was loaded when the chat began. `origins` says where each setting's value came from.
@@ -137,7 +137,7 @@ class Session:
 
     @property
     def current_id(self) -> str:
-        """The id by which the store knows the chat: another one, once another process has taken the same chat further."""
+        """Id of the chat in the store: a new one once another process has continued the same chat."""
         return self.store.current(self.id) if self.store is not None else self.id
 
     @property
@@ -147,7 +147,7 @@ class Session:
 
     @property
     def growing(self) -> set[int]:
-        """The replies without an end that may still be written: the newest one, and those that are made together with it."""
+        """Unfinished replies that may still grow: the newest one, and those of its group."""
         nodes = self.conversation.nodes.values()
         newest = max(nodes, key=lambda node: node.number, default=None)
         return {node.number for node in nodes if newest is not None and not node.done and _are_together(node, newest)}
@@ -192,7 +192,7 @@ class Session:
         self.store.add_node(self.id, node)
 
     def update(self, **changes: Any) -> None:
-        """Change settings, and save those that differ: looking at a chat is not using it."""
+        """Change settings, and save those that differ, without marking the chat as used."""
         changes = {name: value for name, value in changes.items() if getattr(self, name) != value}
         for name, value in changes.items():
             setattr(self, name, value)
@@ -218,7 +218,7 @@ class Session:
             self.store.update_node(self.id, node.number, name=node.name, deleted=node.deleted)
 
     def save_unsent(self) -> None:
-        """Save what was written and not sent. There is one chat without a message, and it is no lesson's."""
+        """Save the unsent text. The store has one for all chats without a message, lessons excepted."""
         unsent = self.conversation.unsent
         if self.store is not None and self.is_own and (self.id or not self.view.lesson):
             self.store.keep_unsent(self.id, unsent.written, unsent.waiting)
@@ -307,5 +307,5 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What a person is told the chat is called."""
+        """Title of the chat as shown to a person."""
         return self.title or "untitled"

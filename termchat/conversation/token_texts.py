@@ -53,7 +53,7 @@ class Texts(Sequence[str]):
         return self._starts[index]
 
     def at(self, offset: int) -> int:
-        """Find the text that character `offset` of all of them together belongs to. Raises IndexError where there is none."""
+        """Find the text that contains character `offset` of the joined text. Raises IndexError beyond its end."""
         if not 0 <= offset < self._starts[-1]:
             raise IndexError(offset)
         return bisect_right(self._starts, offset) - 1
@@ -87,7 +87,7 @@ class Texts(Sequence[str]):
 
 
 def words(numbers: array[int] | array[float]) -> bytes:
-    """The numbers' bytes, little endian."""
+    """Return the numbers' bytes, little endian."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -95,7 +95,7 @@ def words(numbers: array[int] | array[float]) -> bytes:
 
 
 def from_words(numbers: array[int] | array[float], data: bytes) -> None:
-    """Adds what `words` gave. Raises ValueError where it is no whole number of them."""
+    """Add what `words` gave. Raises ValueError where it is no whole number of them."""
     begin = len(numbers)
     numbers.frombytes(data)
     if sys.byteorder == "big":

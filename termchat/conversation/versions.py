@@ -18,7 +18,7 @@ __all__ = ["Versions", "leaf_of"]
 
 
 class Versions:
-    """The versions of the turns of a conversation as it is now. What is deleted is none, nor is the request for a summary."""
+    """The versions of the turns of a conversation. Deleted nodes are not counted, nor is the request for a summary."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
@@ -73,7 +73,8 @@ class Versions:
 
 
 def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> int:
-    """The leaf to show with the version that ends in a node: of those behind it the one that was used last, else the newest.
+    """Return the leaf to show with the version that ends in a node: of those behind it the one that was used last, else the
+    newest.
 
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """

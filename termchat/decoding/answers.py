@@ -24,7 +24,7 @@ _MISSING = object()
 
 
 class AnswerError(ValueError):
-    """An answer cannot be taken out of replies in this way. `hint` says what to do."""
+    """A pattern or path that extracts no answers. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ def answer_reader(answer: str) -> Callable[[str], str | None]:
 
 
 def is_path(answer: str) -> bool:
-    """Whether it is a JSON path, not a regular expression."""
+    """Return whether it is a JSON path, not a regular expression."""
     return answer.startswith(_PATH_BEGINS)
 
 
@@ -110,7 +110,7 @@ def _at_path(text: str, path: Path) -> str | None:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """The JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
+    """Yield the JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
     read = json.JSONDecoder(strict=False).raw_decode
     at = 0
     while (begin := _DOCUMENT.search(text, at)) is not None:

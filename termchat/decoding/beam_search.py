@@ -26,7 +26,7 @@ _Beam = TypeVar("_Beam")
 
 
 def problem(settings: BeamSettings) -> str:
-    """What is wrong with the settings of a search; "" where nothing is."""
+    """Return the fault of the settings of a search, or ""."""
     if not 1 <= settings.width <= MOST_BEAMS:
         return f"a beam search keeps 2 to {MOST_BEAMS} beams, not {settings.width}"
     if not 1 <= settings.n_best <= settings.width:
@@ -35,7 +35,7 @@ def problem(settings: BeamSettings) -> str:
 
 
 def penalty_problem(penalty: float) -> str:
-    """What is wrong with a length penalty; "" where nothing is."""
+    """Return the fault of a length penalty, or ""."""
     if not abs(penalty) <= _STRONGEST:  # nor is it NaN
         return f"the length penalty is from -{_STRONGEST:g} to {_STRONGEST:g}, not {penalty:g}"
     return ""
@@ -47,7 +47,7 @@ def score(total: float, tokens: int, length_penalty: float) -> float:
 
 
 class Continuation(NamedTuple):
-    """A running beam, by its place, and a token that goes on from it; `total` is the sum of the logprobs with that one's."""
+    """A running beam, by its place, and a token that extends it; `total` is the sum of the logprobs with that token's."""
 
     parent: int
     id: int
@@ -64,8 +64,9 @@ class BeamStep(NamedTuple):
 
 
 def enough(width: int, ends: int) -> int:
-    """How many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: twice the width is what it
-    shows, and as many as the width have to go on."""
+    """Return how many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: twice the width to
+    show, and a width of them that continue.
+    """
     return width + max(width, ends)
 
 
@@ -75,7 +76,7 @@ def choose(
     width: int,
     finishes: Callable[[Continuation], bool],
 ) -> BeamStep:
-    """The step from running beams with these `totals`, given the best tokens of each.
+    """Return the step from running beams with these `totals`, given the best tokens of each.
 
     `finishes` is asked about the continuations from the best one on, until `width` are found that go on. Of equal ones the
     one whose parent comes first is better, then the one with the lower id. What is impossible (-inf) is left out.
@@ -122,12 +123,14 @@ class Search(Generic[_Beam]):
         return score(total, tokens, self._settings.length_penalty)
 
     def finish(self, beam: _Beam, total: float, tokens: int) -> _Beam | None:
-        """A beam ended; returns the one that is no longer among the best. Of equal ones the first that ended is better."""
+        """Return a beam ended; return the one that is no longer among the best. Of equal ones the first that ended is
+        better.
+        """
         self._finished = _ranked([*self._finished, Found(self.score(total, tokens), beam)])
         return self._finished.pop().beam if len(self._finished) > self._settings.width else None
 
     def is_over(self, best_total: float | None, tokens: int) -> bool:
-        """Whether to end, when the best running beam has this `total` and so many tokens; None: no beam is running.
+        """Return whether to end, when the best running beam has this `total` and so many tokens; None: no beam is running.
 
         With `early_stopping` as soon as `width` beams are finished; else when the best running one, as it is, does not beat the
         worst of these. It could still beat it later, where the penalty favours length: as in transformers that is not waited
@@ -140,8 +143,9 @@ class Search(Generic[_Beam]):
         return self._settings.early_stopping or self._finished[-1].score >= self.score(best_total, tokens)
 
     def n_best(self, running: Iterable[tuple[_Beam, float]] = (), tokens: int = 0) -> list[Found[_Beam]]:
-        """The best beams, best first; fewer than were asked for where there are not so many. The `running` ones, with their
-        totals and as long as this, count where the search was broken off: at its longest, or by somebody."""
+        """Return the best beams, best first, or as many as there are. The `running` ones, with their totals and this length,
+        count if the search was broken off at its longest or by a command.
+        """
         open_ones = [Found(self.score(total, tokens), beam) for beam, total in running]
         return _ranked([*self._finished, *open_ones])[: self._settings.n_best]
 

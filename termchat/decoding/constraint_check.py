@@ -164,7 +164,7 @@ def _whole(digits: str) -> int | Exact:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
         TextError: it is not JSON, or nested too deeply.
@@ -241,7 +241,7 @@ def _check_meaning(text: str, schema: Any) -> None:
 
 @lru_cache(8)
 def draft_of(text: str) -> Any:
-    """The validator of the draft that a schema names, else of the newest draft whose rules it keeps.
+    """Return the validator of the draft that a schema names, else of the newest draft whose rules it keeps.
 
     Raises:
         TextError: it is not JSON, names no draft that is supported, or breaks the draft's rules.
@@ -266,7 +266,7 @@ def draft_of(text: str) -> Any:
 
 
 def _drafts_of(schema: Any, text: str) -> Sequence[str]:
-    """The draft that a schema names, without one those it may follow, the newest first.
+    """Return the draft that a schema names, without one those it may follow, the newest first.
 
     Raises:
         TextError: it names none that is supported.
@@ -281,8 +281,9 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
 
 
 def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
-    """Every value in a JSON document, with the key that it belongs to, one of `_CONSTANTS` for all below that, and its depth;
-    without what stands below the keys in `but`."""
+    """Yield every value in a JSON document, with its key (one of `_CONSTANTS` for everything below that) and its depth,
+    except below the keys in `but`.
+    """
     waiting = [("", value, 1)]
     while waiting:
         key, here, depth = waiting.pop()
@@ -295,7 +296,7 @@ def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int
 
 
 def _is_float(number: int | Exact) -> bool:
-    """Whether a float holds the number as it is written."""
+    """Return whether a float holds the number as it is written."""
     try:
         return Decimal(repr(float(number))) == number
     except (OverflowError, ArithmeticError):
@@ -303,8 +304,9 @@ def _is_float(number: int | Exact) -> bool:
 
 
 def _leaking_bound(part: dict[str, Any]) -> str | None:
-    """The key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to a bound
-    that is none."""
+    """Return the key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to
+    a bound that is none.
+    """
     from llguidance import LLMatcher
 
     for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -321,7 +323,9 @@ def _leaking_bound(part: dict[str, Any]) -> str | None:
 
 
 def _is_dead_end(part: dict[str, Any]) -> bool:
-    """Whether the grammar of an object allows a comma and then no key: its patterns match only the keys it has already."""
+    """Return whether the grammar of an object allows a comma and then no key: its patterns match only the keys it has
+    already.
+    """
     from llguidance import LLMatcher
 
     listed = [*_items(part, "properties", dict), *_items(part, "required", list)]
@@ -342,13 +346,13 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
 
 
 def _items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
-    """What stands below a key, if it is of that kind: a constant of a schema may look like one."""
+    """Return the items below a key if they are of that kind: a constant of a schema may look like one."""
     value = part.get(key)
     return value if isinstance(value, kind) else ()
 
 
 def _endless(schema: Any) -> str | None:
-    """A reference that can only be followed without an end; None if there is none."""
+    """Find a reference that can only be followed without an end."""
     targets: dict[str, Any] = {}
     waiting = _local(schema)
     while waiting:
@@ -363,13 +367,13 @@ def _endless(schema: Any) -> str | None:
 
 
 def _targets(value: Any) -> set[str]:
-    """What is referred to in a schema."""
+    """Collect the targets of references in a schema."""
     parts = (part.get("$ref") for _, part, _ in _walk(value) if isinstance(part, dict))
     return {pointer for pointer in parts if isinstance(pointer, str)}
 
 
 def _local(schema: Any) -> set[str]:
-    """The pointers that are referred to in a schema."""
+    """Return the pointers that are referred to in a schema."""
     return {pointer for pointer in _targets(schema) if pointer == "#" or pointer.startswith("#/")}
 
 
@@ -383,7 +387,7 @@ def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
 
 
 def _ends(target: Any, still: set[str]) -> bool:
-    """Whether something matches the target that follows none of the references in `still`."""
+    """Return whether something matches the target that follows none of the references in `still`."""
 
     def follow(part: dict[str, Any]) -> Any:
         pointer = part.get("$ref")
@@ -423,7 +427,7 @@ def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[in
 
 
 def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
+    """Yield every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
     names = {"properties", "$defs", "definitions", "patternProperties"}
     stack: list[tuple[str, str]] = []  # of each open bracket: itself, and the key that its value belongs to
     key = ""
@@ -483,7 +487,7 @@ def _check_regex(text: str, _grammar: str) -> None:
 
 
 def _offset(text: str, shown: int) -> int:
-    """Where in a pattern that is which llguidance shows with new lines, tabs and slashes escaped."""
+    """Return where in a pattern that is which llguidance shows with new lines, tabs and slashes escaped."""
     width, escaped = 0, False
     for offset, character in enumerate(text):
         if width >= shown:

@@ -14,7 +14,7 @@ _HIGHEST = 0x10FFFF
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for what no encoding takes: bytes of a command line that were not UTF-8, half characters."""
+    """Return the text with U+FFFD for what no encoding takes: bytes of a command line that were not UTF-8, half characters."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -38,7 +38,7 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""The inverse of `unescape` for what a line cannot show, or a reader cannot see."""
+    """Return the inverse of `unescape` for what a line cannot show, or a reader cannot see."""
     if text.isprintable() and "\\" not in text and sanitize(text, keep="") is text:
         return text
     numbered = {c: f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}" for c in set(text)}

@@ -26,7 +26,8 @@ _DEEPEST = 100
 
 
 def to_lark(text: str) -> str:
-    """The grammar, with the rule `root` as `start`. A rule that is written twice means its last text, as in llama.cpp.
+    """Return the grammar, with the rule `root` as `start`. A rule that is written twice means its last text, as in
+    llama.cpp.
 
     Raises:
         TextError: it is not GBNF, or names a rule that it does not define.
@@ -151,7 +152,7 @@ class _Parser:
         return self._rule(item) if item[-1] in "*+?}" else item
 
     def _rule(self, body: str) -> str:
-        """A rule of its own, since llguidance nests parentheses no more than 30 deep."""
+        """Return a rule of its own, since llguidance nests parentheses no more than 30 deep."""
         name = f"({len(self._names)}"  # no name in GBNF
         self._rules[name] = body
         return self._lark_name(name)
@@ -225,7 +226,7 @@ class _Parser:
         return self._text[self._at : self._at + 1]
 
     def _next(self) -> str:
-        """What stands here, for a message."""
+        """Describe the character here, for a message."""
         found = self._peek()
         if not found:
             return "the end of the text"

@@ -16,7 +16,7 @@ _SERVANTS = frozenset(
 
 
 def acting(settings: SamplerSettings, lacks: Collection[str]) -> list[str]:
-    """The knobs among these that would do something at the values that they have, in the order of the panel."""
+    """Return the knobs among these that would do something at the values that they have, in the order of the panel."""
     return [
         name
         for name, knob in KNOBS.items()
@@ -29,18 +29,18 @@ def acting(settings: SamplerSettings, lacks: Collection[str]) -> list[str]:
 
 
 def without(settings: SamplerSettings, lacks: Collection[str]) -> SamplerSettings:
-    """The same with these knobs off."""
+    """Return the same with these knobs off."""
     return msgspec.structs.replace(settings, **{name: _idle(name) for name in acting(settings, lacks)})
 
 
 def _idle(name: str) -> Value:
-    """The value at which a knob does nothing."""
+    """Return the value at which a knob does nothing."""
     knob = KNOBS[name]
     return knob.default if knob.off is None else knob.off
 
 
 def is_of_text(condition: Condition) -> bool:
-    """Whether a condition can be looked at where only the text is known, and a reply can end, but not wait."""
+    """Return whether a condition can be looked at where only the text is known, and a reply can end, but not wait."""
     return isinstance(condition, Stop | Length) or (
         isinstance(condition, After | Text | Loop) and condition.action == "stop"
     )

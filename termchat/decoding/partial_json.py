@@ -16,8 +16,9 @@ _MARKS = "{}[],:"
 
 
 class Standing(NamedTuple):
-    """`path` leads to the value that is open or comes next. `inside` is what the text would end inside of, `coming` what stands
-    open there; both are "" where the document is whole."""
+    """`path` leads to the value that is open or comes next. `inside`: the kind of value in which the text would end,
+    `coming`: the open item in it; both "" for a whole document.
+    """
 
     path: Path
     inside: str
@@ -56,7 +57,7 @@ class PartialDocument:
         self._read = ""
 
     def standing(self, text: str) -> Standing:
-        """Where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
+        """Return where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
         if not text.startswith(self._read):
             self._levels, self._top, self._read = [], "a value", ""
         tokens = list(_TOKEN.finditer(text, len(self._read)))
@@ -77,7 +78,7 @@ class PartialDocument:
 
 
 def _take(levels: list[_Level], token: str, top: str) -> str:
-    """Reads a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
+    """Read a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
     level = levels[-1] if levels else None
     if token in "{[":
         levels.append(_Level(token))
@@ -101,7 +102,7 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
 
 
 def _next(levels: list[_Level], top: str) -> Standing:
-    """Where a text stands with nothing open but these levels."""
+    """Return the position at the end of a text with nothing open but these levels."""
     if not levels:
         return Standing((), top and "nothing", top and top + " comes next")
     level = levels[-1]
@@ -117,7 +118,7 @@ def shown_path(path: Path) -> str:
 
 
 def schema_at(schema: Any, path: Path) -> Any:
-    """What a schema says of a place, as far as one thing is said; None where there are alternatives or nothing."""
+    """Return the schema of a place if it is unique; None for alternatives or nothing."""
     here = _followed(schema, schema)
     for step in path:
         if not isinstance(here, dict):
@@ -135,7 +136,7 @@ def schema_at(schema: Any, path: Path) -> Any:
 
 
 def described(schema: Any) -> str:
-    """The bounds that a schema sets to one value, in a few words; "" where there are none."""
+    """Describe the bounds of one value in a schema in a few words; "" without any."""
     if not isinstance(schema, dict):
         return ""
     if "const" in schema:

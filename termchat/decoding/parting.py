@@ -52,7 +52,7 @@ class Divergence(NamedTuple):
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first place where two sequences of ids differ; None where one begins as the other is."""
+    """Return the first place where two sequences of ids differ; None where one begins as the other is."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
 
 
@@ -102,7 +102,7 @@ def _known(probability: float) -> float | None:
 
 
 def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
-    """The stage that cut an id at a step, "" where it is not known which; None where none did, as far as is known.
+    """Return the stage that cut an id at a step, "" where it is not known which; None where none did, as far as is known.
 
     One that is not listed is less likely than all that are. It is cut where all that are left are listed; and by the first
     stage for which that is so, if none before it cut anything.
@@ -121,7 +121,7 @@ def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
 
 
 def _change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
-    """How the probability of a token changed, as "the 61% → 22%"; what is not known is left out."""
+    """Format the change of a token's probability, as "the 61% → 22%"; an unknown value is left out."""
     known = [share for share in shares if share is not None]
     digits = 1 if len(known) == 2 and percent(known[0], 0) == percent(known[1], 0) else 0
     told = [cut if share is None else percent(share, digits) for share in shares]

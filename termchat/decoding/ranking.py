@@ -26,7 +26,7 @@ class Walked(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended by itself, and not because it was cut off."""
+        """Whether the reply ended without being cut off."""
         return self.reason in BY_THEMSELVES
 
     @property
@@ -98,8 +98,9 @@ def rank_votes(
 
 
 def tally(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
-    """What was ranked, the best first, with what is equal counted once: the answers of a vote, else the replies by `texts`.
-    What has no score is left out."""
+    """Count equal ranked results, best first: the answers of a vote, else the replies by `texts`. Results without a score
+    are left out.
+    """
     found: defaultdict[str, list[int]] = defaultdict(list)
     for one in ranking.walks:
         if one.score is not None:
@@ -108,16 +109,16 @@ def tally(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
 
 
 def left_out(ranking: Ranking) -> list[int]:
-    """The walks that were not ranked, by number: they did not end by themselves, or have no answer."""
+    """Return the walks that were not ranked, by number: they did not end by themselves, or have no answer."""
     return sorted(one.walk for one in ranking.walks if one.score is None)
 
 
 def agreement(ranked: Sequence[Tally]) -> float | None:
-    """The share of the walks that were counted which have the first answer; None where there was none."""
+    """Return the share of counted replies with the first answer; None without an answer."""
     counted = sum(one.votes for one in ranked)
     return ranked[0].votes / counted if counted else None
 
 
 def _down(score: float | None) -> float:
-    """For a sort that has the highest first and what is not known last."""
+    """Sort key: descending, unknown last."""
     return math.inf if score is None or math.isnan(score) else -score

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TextError(ValueError):
-    """`message` says what is wrong; `line` and `column` count characters from 1 and are 0 where the place is unknown."""
+    """An error in a text: `message`, and `line` and `column` in characters from 1, or 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(f"line {line}, column {column}: {message}" if line else message)
@@ -12,6 +12,6 @@ class TextError(ValueError):
 
     @classmethod
     def at(cls, text: str, offset: int, message: str) -> TextError:
-        """The fault is at a character of `text`, counted from 0."""
+        """Return the fault is at a character of `text`, counted from 0."""
         before = text[:offset]
         return cls(message, before.count("\n") + 1, offset - before.rfind("\n"))

@@ -44,7 +44,9 @@ class TrieStretch(NamedTuple):
 
 
 class TokenTrie:
-    """Adding a token takes time in proportion to the number of walks at most, however many tokens there are."""
+    """Replies as a tree of tokens. Adding a token takes at most time in proportion to the number of replies, however many
+    tokens they have.
+    """
 
     def __init__(self) -> None:
         self._root = TokenRun(0, 0, [], None)
@@ -54,7 +56,7 @@ class TokenTrie:
         """How many tokens all have in common before the first two differ; None while no two do."""
 
     def ids(self, walk: int) -> Sequence[int]:
-        """All tokens of a walk; () of one that is not there."""
+        """Return all tokens of a walk; () of one that is not there."""
         return self._ids.get(walk, ())
 
     def add(self, walk: int) -> None:
@@ -87,7 +89,7 @@ class TokenTrie:
             self._join(run, child)
 
     def stretches(self) -> Iterator[TrieStretch]:
-        """Every run, each before those that follow it, and these in order: what there is to draw, line by line."""
+        """Yield every run before those that follow it, in order: the drawing, line by line."""
         open_ = _following(self._root, 0)
         while open_:
             run, level, last = open_.pop()
@@ -98,7 +100,9 @@ class TokenTrie:
             open_ += _following(run, level + 1)
 
     def parted(self, a: int, b: int) -> int | None:
-        """How many tokens two walks begin with together, if they differ after these; None while one begins as the other is."""
+        """Return how many tokens two walks begin with together, if they differ after these; None while one begins as the
+        other is.
+        """
         one, other = self._places[a], self._places[b]
         ancestors = set()
         run: TokenRun | None = one
@@ -113,12 +117,12 @@ class TokenTrie:
 
     @property
     def different(self) -> int:
-        """How many different replies there are: walks with the same tokens count once."""
+        """Number of different replies: equal ones count once."""
         return len({id(place) for place in self._places.values()})
 
     @property
     def shared(self) -> float | None:
-        """The share of all tokens that stand in a beginning which another walk has, too; None where there are no tokens."""
+        """Share of all tokens in a beginning common to several replies; None without tokens."""
         tokens = sum(map(len, self._ids.values()))
         alone, waiting = 0, [self._root]
         while waiting:
@@ -128,7 +132,7 @@ class TokenTrie:
         return 1 - alone / tokens if tokens else None
 
     def _cut(self, run: TokenRun) -> TokenRun:
-        """Leaves a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
+        """Leave a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
         if run.end == run.begin + 1:
             return run
         parent = run.parent
@@ -150,5 +154,5 @@ class TokenTrie:
 
 
 def _following(run: TokenRun, level: int) -> list[tuple[TokenRun, int, bool]]:
-    """The children of a run, the last one first."""
+    """Return the children of a run, the last one first."""
     return [(child, level, at == 0) for at, child in enumerate(reversed(run.children))]

@@ -39,7 +39,7 @@ class NotChecked(Exception):
 
 
 class Judgement(NamedTuple):
-    """`detail` is "" for what is valid; else it goes on from there: "incomplete: ends inside a string"."""
+    """A verdict; `detail` explains an invalid one: "incomplete: ends inside a string"."""
 
     kind: Literal["valid", "incomplete", "invalid", "unknown"]
     detail: str = ""
@@ -143,7 +143,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @lru_cache(8)
 def _validator(text: str) -> Any:
-    """The validator of a schema.
+    """Return the validator of a schema.
 
     Raises:
         TextError: it is no schema.
@@ -179,7 +179,7 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
 
 
 def _string_rule(keyword: str, fault: str) -> Any:
-    """The rule of a keyword for strings, whose fault names the string and the value of the keyword."""
+    """Return the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
     def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "string") and not _matches(keyword, rule, value):
@@ -213,7 +213,7 @@ def _fault(message: str) -> Any:
 
 
 def _matches(keyword: str, rule: str, text: str) -> bool:
-    """Whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
+    """Return whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
 
     Raises:
         NotChecked: the grammar cannot tell.
@@ -286,7 +286,7 @@ def _character(data: bytes, at: int) -> str:
 
 
 class _Followed:
-    """A matcher that read `data`, of which `fits` bytes fit; `refusal` says why there is none."""
+    """A matcher that has read `data`, of which `fits` bytes fit; `refusal` explains why it is missing."""
 
     def __init__(self, base: LLMatcher) -> None:
         lines = base.get_error().split("\n")
@@ -319,7 +319,7 @@ def _allowed(matcher: LLMatcher) -> AllowedBytes:
 
 
 def _following(constraint: Constraint) -> _Followed:
-    """The matcher of a constraint.
+    """Return the matcher of a constraint.
 
     Raises:
         NotChecked, TextError: it has none.
@@ -336,7 +336,7 @@ def _following(constraint: Constraint) -> _Followed:
 
 @lru_cache(8)
 def _checked(kind: Kind, text: str) -> str | TextError:
-    """The grammar of a constraint, or what is wrong with it."""
+    """Return the grammar of a constraint, or its fault."""
     try:
         return check(Constraint(kind, text))
     except TextError as error:

@@ -63,7 +63,7 @@ class WalkFigures:
         return self._mean(self._entropies)
 
     def distinct(self, n: int) -> float | None:
-        """None where there is no n-gram yet."""
+        """Return the share of distinct n-grams; None before the first one."""
         return len(self._seen[n]) / (self.tokens - n + 1) if self.tokens >= n else None
 
     def _mean(self, total: float | None) -> float | None:
@@ -122,7 +122,9 @@ class GroupFigures:
 
 
 def _second(counts: dict[int, int]) -> int:
-    """The second highest count: each walk's n-gram is there so often in another walk, or as often as in the walk itself."""
+    """Return the second highest count: each walk's n-gram is there so often in another walk, or as often as in the walk
+    itself.
+    """
     return sorted(counts.values())[-2] if len(counts) > 1 else 0
 
 

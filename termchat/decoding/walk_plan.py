@@ -265,7 +265,7 @@ def _grid_knob(name: str) -> Setting:
 
 
 def own_name(name: str) -> str:
-    """Return the own name of a knob, from any of its names; "" if there is none."""
+    """Return a knob's own name for any of its names; "" for an unknown one."""
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 

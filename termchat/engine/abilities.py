@@ -125,7 +125,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
         return frozenset(feature for feature in _NEEDED if self.lack(feature) is None)
 
     def lack(self, feature: Feature) -> Ability | None:
-        """The ability that a feature needs and that is not there; None where nothing is missing."""
+        """Return the ability that a feature needs and that is not there; None where nothing is missing."""
         return next((ability for ability in _NEEDED[feature] if not getattr(self, ability)), None)
 
     @property
@@ -198,8 +198,9 @@ class Refused(NamedTuple):
 def refused(
     feature: Feature, offers: Collection[Feature], abilities: EngineAbilities | None = None, name: str = "this engine"
 ) -> Refused | None:
-    """Why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of its
-    model, as far as they are known, and `name` what it is called."""
+    """Explain why an engine that `offers` these features lacks this one; None if it has it. `abilities` are those of its
+    model, if known, `name` is its name.
+    """
     if feature in offers:
         return None
     lack = abilities.lack(feature) if abilities is not None else None
@@ -208,7 +209,9 @@ def refused(
 
 
 def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: str) -> dict[str, Refused]:
-    """The knobs whose values are beyond what the engine of that name takes, and why. Those that it lacks are not among them."""
+    """Find the knobs whose values exceed the range of the engine of that name, with reasons; knobs that it lacks are not
+    included.
+    """
     found: dict[str, Refused] = {}
     for knob in abilities.ranges:
         set_to = getattr(settings, knob)
@@ -257,7 +260,7 @@ def who_can(feature: Feature) -> str:
 
 
 def most_of(address: EngineAddress) -> EngineAbilities:
-    """What an engine can do at most, as far as its address tells."""
+    """Find the best possible abilities of an engine from its address."""
     if not address.is_server:
         return LOCAL
     found = of_server(address.kind or "llama-server", address) or LLAMA_SERVER
@@ -271,7 +274,7 @@ def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | Non
 
 
 def who_draws_here() -> str:
-    """The engines whose sampler chain is seen, since tokens are drawn here."""
+    """Return the engines whose sampler chain is seen, since tokens are drawn here."""
     return _or([name for name, abilities in _KNOWN if abilities.client_draw])
 
 

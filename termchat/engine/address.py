@@ -68,7 +68,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What a person calls it."""
+        """The address as shown to a person."""
         return self.name or self.url or "this machine"
 
     def asked_as(self, model: str = "") -> str:
@@ -100,7 +100,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent there stays on this machine."""
+        """Whether requests stay on this machine."""
         return self.host.lower() in ("localhost", "::1") or re.fullmatch(r"127(?:\.\d+){3}", self.host) is not None
 
     def _part(self, name: str) -> str:
@@ -117,12 +117,12 @@ def called(model: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is meant as the URL of an engine, right or wrong, and not as a name or a path."""
+    """Return whether it is meant as the URL of an engine, right or wrong, and not as a name or a path."""
     return text.partition("://")[0].lower() in SCHEMES and "://" in text
 
 
 def checked_url(url: str) -> str:
-    """The URL, without slashes at its end.
+    """Return the URL, without slashes at its end.
 
     Raises:
         AddressError: it is none of an engine.
@@ -150,7 +150,7 @@ def checked_url(url: str) -> str:
 
 
 def address_of(url: str) -> EngineAddress:
-    """The address that a URL alone gives.
+    """Return the address that a URL alone gives.
 
     Raises:
         AddressError: it is none.

@@ -26,7 +26,7 @@ RPC = "RPC"
 
 
 def check(address: EngineAddress, within: float = 10.0) -> Checkup:
-    """Ask an engine what it is, for at most about so many seconds."""
+    """Probe an engine, for about so many seconds at most."""
     try:
         return _checked_server(address, within) if address.scheme != "ssh" else _checked_ssh(address, within)
     except EngineError as error:
@@ -81,7 +81,7 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
 
 
 def _answer(engine: Engine, command: Command, kind: type[T] | None, end: float) -> T:
-    """The answer, of whatever kind where none is wanted.
+    """Return the answer, of whatever kind where none is wanted.
 
     Raises:
         EngineError: there is another one, or none in time.

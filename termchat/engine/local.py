@@ -38,7 +38,7 @@ _LOOK = 100
 
 
 class Outbox:
-    """Writes what the pipe takes at once; a thread writes the rest in order, as there is room.
+    """Writes as much as the pipe takes at once; a thread writes the rest in order.
 
     After the reader's death writes are dropped silently: whoever reads the other pipe notices it.
     """
@@ -59,7 +59,7 @@ class Outbox:
                 Thread(target=self._run, args=(os.dup(self._descriptor),), name="outbox", daemon=True).start()
 
     def close(self) -> None:
-        """Drops what is not written yet; the caller closes the descriptor."""
+        """Drop unwritten data; the caller closes the descriptor."""
         with self._lock:
             self._closed = True
 
@@ -80,7 +80,7 @@ class Outbox:
 
 
 def _listens(server: str) -> bool:
-    """Whether somebody listens at HOST:PORT."""
+    """Return whether a server listens at HOST:PORT."""
     host, _, port = server.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_MOMENT).close()
@@ -90,7 +90,7 @@ def _listens(server: str) -> bool:
 
 
 def _written(descriptor: int, data: bytes | bytearray) -> int:
-    """Writes what there is room for; returns how many bytes need not be written again."""
+    """Write as much as the pipe takes; return the number of bytes that need not be written again."""
     try:
         return os.write(descriptor, data)
     except BlockingIOError:
@@ -157,7 +157,7 @@ class LocalEngine:
         return self._out.fileno() if self._process else -1
 
     def start(self) -> None:
-        """Starts the worker, if there is none, so that it is there by the time of the first command.
+        """Start the worker unless it runs, so that it is ready for the first command.
 
         Raises:
             EngineError: the process cannot be started.
@@ -217,7 +217,7 @@ class LocalEngine:
             self._ended()
 
     def _ended(self, within: float = 1.0) -> int:
-        """Closes the pipes, which ends the process, and waits for that; its exit code."""
+        """Close the pipes, which ends the process, and wait for that; its exit code."""
         process = self._process
         assert process is not None
         self._process = None
@@ -232,7 +232,7 @@ class LocalEngine:
         return code
 
     def _read(self, data: bytes) -> list[tuple[int, Event]]:
-        """The events that these bytes complete.
+        """Return the events that these bytes complete.
 
         Raises:
             EngineError: they are not what a worker sends.
@@ -248,11 +248,11 @@ class LocalEngine:
         return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
     def _make_frames(self) -> wire.Frames[tuple[int, Event]]:
-        """A worker on this machine is termchat itself: what it encodes is stored as it is."""
+        """Make the reader of the worker's frames, whose tokens are stored as encoded there."""
         return wire.Frames(wire.EVENTS, keeps_bytes=True)
 
     def _launch(self) -> tuple[list[str], dict[str, str]]:
-        """The command line of the process, and its environment.
+        """Return the command line of the process, and its environment.
 
         Raises:
             EngineError: there can be none.
@@ -309,7 +309,7 @@ class LocalEngine:
             return None  # a chat without a log is better than none
 
     def _given_up(self, failure: Failed | None) -> tuple[int, Event]:
-        """Ends what is left of the process; whom that concerns, and why (None: the process ended by itself)."""
+        """End the process; return the failed commands and why (None: the process ended unasked)."""
         replies = (number for number, command in self._open.items() if isinstance(command, Generate))
         number = next(replies, min(self._open, default=0))
         self._open.clear()
@@ -317,7 +317,7 @@ class LocalEngine:
         return number, failure if failure is not None else self._failure(code)
 
     def _failure(self, code: int) -> Failed:
-        """Why the process ended by itself, with this exit code."""
+        """Describe why the process ended unasked, with this exit code."""
         how = f"with exit code {code}"
         if code < 0:
             try:
@@ -334,20 +334,21 @@ class LocalEngine:
         return Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
     def _gone(self) -> str:
-        """Which of the rpc servers it was, as far as a moment tells."""
+        """Find which of the rpc servers is gone, as far as a moment tells."""
         silent = [server for server in self._rpc if not _listens(server)]
         among = silent or list(self._rpc)
         return f"the rpc server {among[0]}" if len(among) == 1 else f"one of the rpc servers {', '.join(among)}"
 
     def _last_reason(self, *more: str) -> str:
-        """Return the last line of the log that a process writes when it dies, or that one of `more` patterns matches; what it
-        logged while it worked is no reason."""
+        """Return the last line of the log that a dying process writes, or that one of `more` patterns matches; lines logged
+        during work are no reason.
+        """
         pattern = re.compile("|".join((_DYING_WORDS, *more)))
         reasons = [line for line in self._tail() if pattern.search(line)]
         return reasons[-1].strip()[:300] if reasons else ""
 
     def _tail(self) -> list[str]:
-        """The last lines of the log, as far as they are of this process."""
+        """Return the last lines of the log, as far as they are of this process."""
         if self._log is None or self._log_start is None:
             return []
         try:

@@ -48,7 +48,7 @@ _TAIL = 4096
 
 
 def ssh_command(address: EngineAddress, command: str) -> list[str]:
-    """The command line that runs a command on that machine."""
+    """Return the command line that runs a command on that machine."""
     where = ["-p", str(address.port)] if address.port else []
     where += ["-l", address.user] if address.user else []
     options = [part for option in _OPTIONS for part in ("-o", option)]
@@ -138,7 +138,7 @@ class SshEngine(LocalEngine):
         return ssh_command(self._address, self._run_there), dict(os.environ)
 
     def _open_log(self) -> IO[bytes] | None:
-        """What ssh says is wanted for messages, also where nobody wants a log."""
+        """Open a log in any case: error messages quote ssh's last lines."""
         if (log := super()._open_log()) is not None:
             return log
         self._unlogged = tempfile.TemporaryFile()  # noqa: SIM115 - ssh writes into it as long as it runs
@@ -167,7 +167,7 @@ class SshEngine(LocalEngine):
         super().close()
 
     def _given_up_if_silent(self) -> list[tuple[int, Event]]:
-        """Nothing was there to read: that is a silence where somebody waits for an answer, and a sign of life is due."""
+        """Give up if no sign of life came in time while an answer is due."""
         now = monotonic()
         self._silent += min(now - self._looked, _LOOK)
         self._looked = now
@@ -180,7 +180,7 @@ class SshEngine(LocalEngine):
         return [self._given_up(Failed("engine", what))]
 
     def _write(self, data: bytes) -> None:
-        """Nothing is sent before the hello: whoever reads there may be a shell."""
+        """Write nothing before the hello: the reader may still be a shell."""
         if self._before is None:
             super()._write(data)
         else:
@@ -264,7 +264,7 @@ class SshEngine(LocalEngine):
         return EngineError("engine", f"{self._address.shown} {what}" + (f": {said}" if said else ""), hint)
 
     def _last_said(self) -> str:
-        """The last line on stderr, of ssh or, before that said hello, of the shell there."""
+        """Return the last line on stderr: of ssh, or of the remote shell before the hello."""
         lines = [line for line in self._tail() if line.strip()]
         return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 
@@ -276,7 +276,7 @@ class SshEngine(LocalEngine):
 
 
 def _drop_impossible(event: Event) -> Event:
-    """The event without numbers that cannot be; see `drop_impossible`."""
+    """Return the event without numbers that cannot be; see `drop_impossible`."""
     if isinstance(event, Token):
         return drop_impossible(event)
     if isinstance(event, (Inspected, Paused)):

@@ -38,7 +38,7 @@ _ZEROS = re.compile(rb"\0+")
 
 
 class FrameError(ValueError):
-    """The bytes on a pipe are not what termchat sends; the message says what is wrong with them."""
+    """Bytes on a pipe that termchat did not send; the message says what is wrong with them."""
 
 
 def frame(number: int, message: Command | Event) -> bytes:
@@ -53,8 +53,9 @@ BEATS_S = 2.5
 
 
 class Frames(Generic[T]):
-    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` a token has
-    its own bytes beside it (see `records.keep_bytes`), for whoever stores them."""
+    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` each
+    token carries its encoded bytes (see `records.keep_bytes`) for the store.
+    """
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, keeps_bytes: bool = False) -> None:
         self._decoder, self._keeps_bytes = decoder, keeps_bytes
@@ -144,14 +145,14 @@ def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
 
 
 def protocol() -> str:
-    """A digest of every command and event, field by field: workers with the same one understand each other."""
+    """Return a digest of every command and event, field by field: workers with the same one understand each other."""
     found: dict[str, str] = {}
     _describe((Command, Event), found)
     return f"{zlib.crc32(repr(sorted(found.items())).encode()):08x}"
 
 
 def _describe(kind: Any, found: dict[str, str]) -> str:
-    """How a type is written, the same on every machine; the structs in it are added to what was `found`."""
+    """Describe a type, the same on every machine; add its structs to `found`."""
     if isinstance(kind, tuple):
         return ", ".join(_describe(one, found) for one in kind)
     if arguments := get_args(kind):

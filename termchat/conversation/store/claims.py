@@ -33,7 +33,7 @@ class Claims:
         self._mutex = threading.Lock()
 
     def hold(self, session: str, reply: int) -> None:
-        """This process writes a reply of a chat from now on, or something else that is not ended by itself (0)."""
+        """Lock a reply of a chat for writing by this process, or other work without an end of its own (0)."""
         with self._mutex:
             if session in self._held or self._lock(session):
                 self._held.setdefault(session, set()).add(reply)
@@ -48,7 +48,7 @@ class Claims:
                 self._unlock(session)
 
     def is_elsewhere(self, session: str) -> bool:
-        """Whether another process writes to a chat."""
+        """Return whether another process writes to a chat."""
         with self._mutex:
             if session in self._held or not self._path.exists():
                 return False
@@ -67,7 +67,7 @@ class Claims:
     if sys.platform != "win32":
 
         def _lock(self, session: str) -> bool | None:
-            """Locks a chat's byte; False where another process has, None where that cannot be done."""
+            """Lock a chat's byte; False where another process has, None where that cannot be done."""
             try:
                 if self._file is None:
                     self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
@@ -96,5 +96,5 @@ class Claims:
 
 
 def _place(session: str) -> int:
-    """The byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
+    """Return the byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
     return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())

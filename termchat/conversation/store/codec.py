@@ -51,7 +51,7 @@ def from_record(record: Record) -> bytes:
 
 
 def from_settings(value: object) -> str:
-    """A struct, or a tuple of them, as JSON."""
+    """Return a struct, or a tuple of them, as JSON."""
     return msgspec.json.encode(value).decode("utf-8")
 
 
@@ -72,7 +72,7 @@ def to_tuning(text: str) -> Tuning:
 
 
 def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
-    """Decode breakpoints; one that is damaged, or that nobody can write, is left out."""
+    """Decode breakpoints; leave out a damaged or impossible one."""
     points: list[Breakpoint] = []
     for one in to_settings(text, (), tuple[msgspec.Raw, ...]):
         with contextlib.suppress(*UNREADABLE):
@@ -84,14 +84,14 @@ def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
 
 
 def to_seconds(moment: object) -> float:
-    """When something was, in seconds since the epoch, UTC; 0.0, for unknown, where no calendar has that: a damaged number, or
-    what a clock said that was far off.
+    """Decode a time in seconds since the epoch, UTC; 0.0, for unknown, if no calendar has it: a damaged number, or a clock
+    that was far off.
     """
     return float(moment) if isinstance(moment, (int, float)) and 0 <= moment < LATEST else 0.0
 
 
 class _Reply(msgspec.Struct, array_like=True):
-    """A reply as it is held in memory: all its records but the tokens, beams and ranking among them, and these as columns."""
+    """A reply in memory: all its records except the tokens, with beams and ranking, and the tokens as columns."""
 
     records: list[Record]
     settings_at: list[int]
@@ -99,7 +99,7 @@ class _Reply(msgspec.Struct, array_like=True):
 
 
 def from_reply(node: Node) -> bytes | None:
-    """A reply that has ended, packed; None if one of its texts cannot be."""
+    """Return a reply that has ended, packed; None if one of its texts cannot be."""
     others = (node.start, *node.settings, node.prefill, node.finished, node.failed, *node.beams, node.ranking)
     records: list[Record] = [record for record in others if record is not None]
     try:
@@ -109,7 +109,7 @@ def from_reply(node: Node) -> bytes | None:
 
 
 def to_reply(node: Node, packed: bytes) -> bool:
-    """Fills a new node with what `from_reply` made of one; False, and it stays as it is, where that is damaged."""
+    """Fill a new node with the result of `from_reply`; return False and leave it unchanged if that is damaged."""
     try:
         reply = msgspec.msgpack.decode(packed, type=_Reply)
         tokens = TokenColumns.unpacked(reply.columns)

@@ -12,7 +12,7 @@ from termchat.conversation.store.database import StoreNotice
 
 
 class OpenFile:
-    """The file at a path and the one connection that writes to it; `tell` is called with what there is to tell.
+    """The file at a path and the one connection that writes to it; `tell` is called with notices.
 
     `db` is None while it is not open. `incomplete` says that lists and searches may lack chats, see `derived.complete`. The
     methods raise what `database.connect` does.

@@ -57,7 +57,7 @@ class StoreError(Exception):
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether the file itself is broken, and not only out of reach."""
+    """Return whether the file itself is broken, and not only out of reach."""
     return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -72,7 +72,7 @@ def explain(error: Exception, path: Path) -> str:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Opens the file for writing; makes it, its folder and its tables where they are missing.
+    """Open the file for writing; make it, its folder and its tables where they are missing.
 
     Raises:
         StoreError: the file is of another version of termchat or of another program, or not a regular file; or this SQLite is
@@ -112,13 +112,13 @@ def _start_log(db: sqlite3.Connection) -> None:
 
 
 def is_made(db: sqlite3.Connection) -> bool:
-    """Whether the file has its tables: not yet, where nobody could write to it."""
+    """Return whether the file has its tables."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     return bool(found)
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Opens the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
+    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -138,7 +138,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _check_kinds(path: Path) -> None:
-    """Refuses what is not a regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    """Refuse all but regular files: opening a pipe would block, and a device keeps nothing."""
     if sqlite3.sqlite_version_info < _SQLITE:
         raise StoreError(
             f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",
@@ -166,7 +166,7 @@ def _opened(address: str, path: Path) -> sqlite3.Connection:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has its tables; False for one that nothing was written to yet.
+    """Return whether the file has its tables; False for one that nothing was written to yet.
 
     Raises:
         StoreError: the file is of another program, or of another version of termchat.

@@ -133,7 +133,7 @@ def retitle(db: sqlite3.Connection, session: str) -> None:
 
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
-    """Set the text of a node that is complete; do nothing where there is no such node."""
+    """Set the text of a complete node; do nothing for an unknown one."""
     tally = _tally(db, session)
     row = db.execute(f"{NODES} AND number = ?", (session, number)).fetchone()
     if tally is not None and row is not None:
@@ -148,7 +148,7 @@ def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
 
 
 def refresh(db: sqlite3.Connection, session: str) -> None:
-    """Bring a chat's texts in line with its nodes: after some were hidden or came back, or where there are none yet."""
+    """Bring a chat's texts in line with its nodes, after some were hidden or restored, or for the first time."""
     begin(db, session)
     tally = _tally(db, session)
     if tally is None:

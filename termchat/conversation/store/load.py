@@ -35,7 +35,7 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str) -> Session | None:
-    """Load a chat, if there is one with this id.
+    """Load the chat with this id, if any.
 
     Raises:
         StoreError: nothing of it can be read.
@@ -122,7 +122,7 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
 
 
 def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
-    """Read the packed replies that were made from just the records that are there now."""
+    """Read the packed replies that match exactly the present records."""
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
     found = db.execute("SELECT node, records, CAST(packed AS BLOB) FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}

@@ -152,7 +152,7 @@ class Writer:
         return not self._pending and not (tidy and self._file.incomplete)
 
     def _wait(self) -> bool:
-        """Wait until it is time to write; return False when there is nothing more to do, ever."""
+        """Wait until the next write is due; return False after the last one."""
         with self._wake:
             while not self._hurry and self._attempts:
                 if self._closing:

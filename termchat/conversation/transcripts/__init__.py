@@ -80,7 +80,7 @@ def named(name: str) -> Format:
 
 
 def of_file(path: Path) -> Format:
-    """The format that a file's name ends in; the longest ending counts.
+    """Return the format that a file's name ends in; the longest ending counts.
 
     Raises:
         TranscriptError: it ends in none.

@@ -47,7 +47,7 @@ def name_of(reply: Node, info: Session) -> str:
 
 
 def fact_line(node: Node) -> str:
-    """Seed, first settings, length, drafts and a remarkable end of a reply, on one line; "" if there is nothing to say."""
+    """Format seed, first settings, length, drafts and a remarkable end of a reply on one line; "" without any."""
     told = [f"seed {node.start.seed}"] if node.start is not None and node.settings else []
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
     if node.size is not None and (node.size or not node.pending):  # of a reply from elsewhere nobody knows the tokens
@@ -69,7 +69,7 @@ def drafts_of(node: Node) -> str:
 
 
 def ending_of(node: Node) -> str:
-    """Why a reply ended; "" where it did by itself."""
+    """Explain why a reply ended; "" for a normal end."""
     if node.failed is not None:
         return f"failed: {plain_line(node.failed.message)}"
     if node.finished is None:
@@ -78,7 +78,7 @@ def ending_of(node: Node) -> str:
 
 
 def file_name(path: str) -> str:
-    """A file's name without its folder, which is this machine's business; also of another system's path."""
+    """Return a file's name without its folder, which is this machine's business; also of another system's path."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]
 
 

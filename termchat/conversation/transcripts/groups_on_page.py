@@ -23,8 +23,9 @@ _LONGEST = 60
 
 
 class WalkOnPage(NamedTuple):
-    """A walk as pages show it. `number` counts from 1, `label` is what it does not share with the others, `figures` are names
-    and values; `goes_on`: the chat that is shown goes through it."""
+    """A reply of a group as pages show it. `number` counts from 1, `label` names its own settings, `figures` are names and
+    values; `goes_on`: the shown chat contains it.
+    """
 
     number: int
     node: Node
@@ -45,7 +46,7 @@ class WalkOnPage(NamedTuple):
 
 
 class GroupOnPage(NamedTuple):
-    """A group, its walks by their number, or best first where they were made for that, and the steps of its beam search."""
+    """A group, its replies by number, or best first if they were ranked, and the steps of its beam search."""
 
     title: str
     origin: Node
@@ -66,7 +67,7 @@ class GroupsOnPage:
         """The numbers of all walks that stand beside others."""
 
     def of_turn(self, spans: Sequence[Span]) -> Iterator[GroupOnPage]:
-        """Those that begin in a reply, or where it does; one walk alone is none, unless it was searched for."""
+        """Yield the groups that begin in a reply, or where it does; a group of one only if it was searched for."""
         reached = {span.node.number: span.count for span in spans}
         for number, walks in self._groups.items():
             parent, at = origin_of(walks)
@@ -74,7 +75,7 @@ class GroupsOnPage:
                 yield from self._shown(number, walks, self._chat.nodes[parent], at)
 
     def elsewhere(self) -> Iterator[GroupOnPage]:
-        """Those that were in none of the turns that were asked for."""
+        """Yield the groups in none of the turns asked for."""
         for number, walks in self._groups.items():
             parent, at = origin_of(walks)
             if parent is not None and number not in self._told:
@@ -101,7 +102,9 @@ class GroupsOnPage:
 
 
 def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
-    """What is not the same for all walks, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
+    """Describe the settings that differ among the replies, as "temperature 0.5 · seed 43"; of a turned knob all values in
+    turn.
+    """
     facts = dict[int, dict[str, str]]()
     for walk, node in walks.items():
         turned = [values(settings) for settings in node.settings]

@@ -48,7 +48,7 @@ _WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\s?[\[{]\x00|\x00[\[{]")
 
 
 def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
-    """The chats in a file, one by one; without a format it is found out from the file's beginning.
+    """Yield the chats in a file, one by one; without a format, detect it from the file's beginning.
 
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
@@ -62,8 +62,8 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def readable(file: Path) -> Iterator[Path]:
-    """The file that a person named, one that can be read more than once: what comes from stdin ("-") or through a pipe, as a
-    shell's <(…) names one, is stored for as long as the context lasts. A pipe that nobody writes to is an empty file.
+    """Provide a file that can be read more than once: stdin ("-") or a pipe, such as a shell's <(…), is stored for as long
+    as the context lasts. A pipe without a writer is an empty file.
 
     Raises:
         TranscriptError: stdin or the pipe cannot be read, or there is no room for what comes.
@@ -104,7 +104,7 @@ def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
 
 
 def recognised(path: Path, form: Format | None = None) -> Format:
-    """The format of a file: the one given, else by the first key in it that is specific to one.
+    """Return the format of a file: the one given, else by the first key in it that is specific to one.
 
     Raises:
         TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.
@@ -139,7 +139,7 @@ def _check_text(path: Path, head: bytes) -> None:
 
 
 def keep(store: Store, transcript: Transcript) -> str:
-    """Puts a chat into the store, as one of its own, with its dates if it has any; returns its id.
+    """Put a chat into the store, as one of its own, with its dates if it has any; return its id.
 
     Raises:
         StoreError: the store cannot be written.

@@ -20,7 +20,7 @@ from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
-    """A session line, then each node's line followed by the records of its reply.
+    """Yield a session line, then each node's line followed by the records of its reply.
 
     A node's `ids` are its own (see `Node`); `text` is what is shown of it. A name longer than any that is taken in is cut.
 
@@ -44,7 +44,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    """There is one (see `jsonl_reader.read`)."""
+    """Yield the one chat of the file (see `jsonl_reader.read`)."""
     from termchat.conversation.transcripts.jsonl_reader import read
 
     yield read(path)
@@ -71,7 +71,7 @@ def _session(conversation: Conversation, info: Session) -> dict[str, Any]:
 
 
 def _elsewhere(model: ModelRef) -> ModelRef:
-    """The model as another machine may know it: its file without the folder."""
+    """Return the model as another machine may know it: its file without the folder."""
     identity = model.identity
     if identity is not None:
         identity = msgspec.structs.replace(identity, path=file_name(identity.path))

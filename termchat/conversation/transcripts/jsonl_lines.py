@@ -133,7 +133,7 @@ def decode(data: bytes) -> Line:
 
 
 def _decode_patiently(data: bytes) -> Any:
-    """The same for lines that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
+    """Decode a line that the fast decoder refuses: null becomes NaN; raise an error with the fault otherwise."""
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -183,7 +183,7 @@ def _check_walk(start: Start) -> None:
 
 
 def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
-    """The value with a number for `null` where one is expected (see `to_dict`)."""
+    """Return the value with a number for `null` where one is expected (see `to_dict`)."""
     if kind is float:
         return null if value is None else value
     inner = typing.get_args(kind)
@@ -204,7 +204,7 @@ _twins: dict[type, Any] = {}
 
 
 def _twin(kind: Any) -> Any:
-    """The type that reads JSON objects for a type whose own form is an array."""
+    """Return the type that reads JSON objects for a type whose own form is an array."""
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold

@@ -41,7 +41,9 @@ class _Unbroken(NamedTuple):
 
 
 def placed(text: str, marks: list[tuple[int, str]]) -> str:
-    """The text with each mark before the character that it is for, or before the code or the brackets which that is in."""
+    """Return the text with each mark before the character that it is for, or before the code or the brackets which that is
+    in.
+    """
     if not marks:
         return text
     unbroken = _unbroken(text)
@@ -59,7 +61,7 @@ def placed(text: str, marks: list[tuple[int, str]]) -> str:
 
 
 def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
-    """Find the part before which a mark stands: the one that it is in, or nothing at its own place."""
+    """Find the part before which a mark belongs: the one around it, or nothing at its own place."""
     if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
         after = _SEEN.search(text, at)
         at = after.start() if after is not None else len(text)
@@ -75,7 +77,7 @@ def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
 
 
 def _unbroken(text: str) -> list[_Unbroken]:
-    """Blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
+    """Find blocks and spans of code, and brackets with their content, such as links and JSON; in order, without nesting."""
     blocks, other, done = sorted(_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
@@ -112,7 +114,7 @@ def _blocks(text: str) -> Iterator[_Unbroken]:
 
 
 def _is_closed(fence: str, sign: str) -> bool:
-    """Whether a block of code ends with a fence, which is made of such signs as it began with."""
+    """Return whether a block of code ends with a fence of the same signs as its first."""
     _, line, last = fence.rstrip().rpartition("\n")
     last = last.strip(" \t>")
     return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}

@@ -132,8 +132,8 @@ class ChatMessage(NamedTuple):
 
 
 class FoundMessages(NamedTuple):
-    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is, and in
-    place of a message that cannot be read what is wrong with it. `halves` is the number of half characters that became U+FFFD.
+    """The content of one object of a file: a whole chat, or with `whole` False messages of the one chat of the file, and in
+    place of an unreadable message its fault. `halves` is the number of half characters that became U+FFFD.
     """
 
     messages: Sequence[ChatMessage | LineError]
@@ -208,7 +208,7 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
 
 
 class _LeftOut:
-    """What cannot be read of a file: `first` says what was met first, and where."""
+    """The unreadable parts of a file: `first` describes the first one and its place."""
 
     def __init__(self) -> None:
         self.first = ""
@@ -222,7 +222,7 @@ class _LeftOut:
             self._told.append(f"line {line} ({place}): {error}")
 
     def lines(self) -> tuple[str, ...]:
-        """A line for each, and one for the rest."""
+        """Return a line for each, and one for the rest."""
         more = self._count - len(self._told)
         return (*self._told, *([f"and {more:,} more"] if more else []))
 

@@ -135,7 +135,7 @@ class BeamSearch(Running):
         return max(room if limit is None else min(room, limit - self.request.done - self.length), 0)
 
     def has_room(self) -> bool:
-        """Return whether there is a cell for each token that the beams can take; the last of each is not decoded."""
+        """Return whether there is a cell for each token of the beams; the last of each is not decoded."""
         limit = self.controls.limit
         left = self.lane.capacity - len(self.request.ids)
         return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
@@ -217,7 +217,7 @@ class BeamSearch(Running):
             yield Wait.TOKEN
 
     def _wait(self, drawn: Token) -> Iterator[Event]:
-        """Wait until the step may be taken, with what the best beam would take."""
+        """Wait until the step may be taken, showing the best beam's token."""
         while self.waiting and not self.steps:
             since = perf_counter()
             yield Paused(self._token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
@@ -239,7 +239,7 @@ class BeamSearch(Running):
         return data[len(data) - min(self.open_tail, len(data)) :]
 
     def _chain(self, path: tuple[_Taken, ...]) -> Chain:
-        """A chain that has seen the prompt and what a beam took."""
+        """Return a chain that has seen the prompt and what a beam took."""
         request, model = self.request, self.model
         past = [*request.ids, *(taken.drawn.id for taken in path)]
         made = model.make_chain(request.samplers, past, request.state)
@@ -247,7 +247,7 @@ class BeamSearch(Running):
         return made
 
     def _best(self, beam: _Running, row: Row) -> list[Scored]:
-        """The best tokens after a beam, with their logprobs."""
+        """Return the best tokens after a beam, with their logprobs."""
         mask = beam.grammar.mask() if beam.grammar is not None else None
         if beam.grammar is not None and mask is None:
             return []
@@ -272,8 +272,9 @@ class BeamSearch(Running):
         return list(zip(ids[order].tolist(), logprobs.tolist(), strict=True))
 
     def _finishes(self, one: Continuation) -> bool:
-        """Whether a token finishes the beam: an end token, one that completes a stop sequence, or the last that a constraint
-        allows."""
+        """Return whether a token finishes the beam: an end token, one that completes a stop sequence, or the last that a
+        constraint allows.
+        """
         beam, model = self.running[one.parent], self.model
         if one.id in model.end_ids:
             self.endings[one] = "end", model.name(one.id)
@@ -296,7 +297,7 @@ class BeamSearch(Running):
         return False
 
     def _draw(self, one: Continuation, row: Row) -> Token:
-        """The token as it is observed under the settings; the search chose it, and not the dice."""
+        """Return the token as it is observed under the settings; the search chose it, and not the dice."""
         beam = self.running[one.parent]
         mask = beam.grammar.mask() if beam.grammar is not None else None
         step = self.request.done + self.length
@@ -365,7 +366,7 @@ class BeamSearch(Running):
     # --- what it tells -----------------------------------------------------------------------------------------------
 
     def _reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
-        """The records of one of the best: all but of the first one's beginning, which is told already."""
+        """Yield the records of one of the best; the first one's beginning is out already."""
         controls = ReplyControls(self.request, self.lane, list(self.request.ids), walk)
         model = self.model
         if walk and self.lane.prefill is not None:

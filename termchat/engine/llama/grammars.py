@@ -48,9 +48,9 @@ class ConstraintError(ValueError):
 
 
 class Grammars:
-    """Compiles constraints for a vocabulary, which it holds on to: close it first. Texts of tokens are made by `piece`, control
-    tokens by their name. The tokenizer is built when it is first needed, which takes a third of a second for 49,152 tokens.
-    Without llama.cpp's `vocab` it takes texts apart by the longest tokens, which no mask depends on.
+    """Compiles constraints for a vocabulary; close it before the model. `piece` makes the texts of tokens, control tokens
+    have their name. The tokenizer is built on first use, in a third of a second for 49,152 tokens. Without llama.cpp's
+    `vocab` it splits texts by the longest tokens, which affects no mask.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Grammars:
         self._tokenizer = None
 
     def check(self, constraint: Constraint) -> Checked:
-        """Whether a constraint can be used."""
+        """Return whether a constraint can be used."""
         try:
             error, warnings, _ = self._trial.compile(_grammar_of(constraint))
             ms = None if error else self.compile(constraint)
@@ -84,7 +84,7 @@ class Grammars:
         return Checked(_said(error), ms or 0.0, [_said(warning) for warning in warnings])
 
     def compile(self, constraint: Constraint) -> float | None:
-        """Compiles a constraint, and says how many milliseconds that took; None where it had been done.
+        """Compile a constraint, and says how many milliseconds that took; None where it had been done.
 
         Raises:
             ConstraintError: it cannot be used.
@@ -129,7 +129,7 @@ class Grammars:
                 raise ConstraintError("this model cannot write {}: its tokens for it are {}".format(*shown))
 
     def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
-        """A follower that was told of these ids.
+        """Return a follower that has consumed these ids.
 
         Raises:
             ConstraintError: the constraint cannot be used.
@@ -259,12 +259,12 @@ class Follower:
         return not self.problem and bool(self._matcher.is_accepting())
 
     def begin(self) -> None:
-        """Computes the mask for the next token in the meantime, if that is likely to take long."""
+        """Compute the mask for the next token in the meantime, if that is likely to take long."""
         if self._took > _LONG and not self.problem and not self._known and self._running is None:
             self._running = self._thread.submit(self._compute)
 
     def mask(self) -> Mask | None:
-        """The mask for the next token, waiting for it; None where there is a problem."""
+        """Return the mask for the next token, waiting for it; None after a problem."""
         self._wait()
         if not self.problem and not self._known:
             self._compute()
@@ -306,12 +306,12 @@ def _grammar_of(constraint: Constraint) -> str:
 
 
 def _by_bytes(grammar: str) -> llguidance.LLMatcher:
-    """A matcher whose tokens are the bytes, by their numbers, and one that ends."""
+    """Return a matcher whose tokens are the bytes, by their numbers, and one that ends."""
     from llguidance import LLMatcher
 
     return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
 
 
 def _said(error: str) -> str:
-    """An error of llguidance for people."""
+    """Return an error of llguidance for people."""
     return error.replace("<non-verbose/>", "").strip().replace("NoExtensionBias", "no token fits")

@@ -101,7 +101,7 @@ class ModelQueries:
     # --- past positions ----------------------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """End what is computed; may be called from any thread."""
+        """Abort the computation; callable from any thread."""
         self.cache.abort.set()
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
@@ -198,5 +198,5 @@ class ModelQueries:
 
 
 def _matching(command: Inspect | Explain) -> list[int]:
-    """Return the ids that the constraint was told of."""
+    """Return the ids of the reply that the constraint has consumed."""
     return command.ids[len(command.ids) - command.done + command.constraint_begun :]

@@ -79,7 +79,7 @@ class NativeSamplers:
             self._inputs["dry"][:] = *(column.ctypes.data for column in self._dry), len(penalties)
 
     def accept(self, token: int) -> None:
-        """Count a token that was taken."""
+        """Count a taken token."""
         if self._penalties is not None:
             LIB.llama_sampler_accept(self._penalties, token)
 

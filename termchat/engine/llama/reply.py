@@ -61,7 +61,7 @@ class Wait(Enum):
 
 
 class Ended(Exception):
-    """A server that draws by itself ended the reply."""
+    """The reply ended on the server that draws it."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -69,7 +69,7 @@ class Ended(Exception):
 
 
 class Room(Protocol):
-    """There is room for `capacity` tokens of a model."""
+    """A model, and a `capacity` in tokens."""
 
     capacity: int
 
@@ -104,7 +104,7 @@ class Lane(Context):
     prefill_ms = 0.0
 
     def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
-        """Draw the next token of the reply, which is not taken yet: from its row, with our dice."""
+        """Draw the next token of the reply from its row, with our dice, without taking it."""
         controls = reply.controls
         reply.mask = None
         if controls.constrains and controls.grammar is not None:
@@ -131,7 +131,7 @@ class Lane(Context):
         """Keep the row while others are decoded: the reply is paused."""
 
     def close(self, count: int) -> None:
-        """Free the rows, and the cells of drafts that were not taken: the reply is over, with so many ids."""
+        """Free the rows, and the cells of drafts not taken, at the end of a reply with so many ids."""
 
 
 def check(room: Room, ids: list[int], scripted: Iterable[int] = (), larger_context: str = LOCAL.larger_context) -> None:
@@ -178,7 +178,7 @@ class Running(ABC):
 
     @abstractmethod
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and what it waits for in between."""
+        """Yield the events from `Start` to `Finished`, and in between the decodes that it waits for."""
 
     @abstractmethod
     def read_commands(self) -> Iterable[SettingsRecord | Noted]:
@@ -209,7 +209,7 @@ class Running(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Free what it computed with."""
+        """Free the chain, the observer and other memory of the computation."""
 
     @property
     def goes_on(self) -> bool:
@@ -217,7 +217,7 @@ class Running(ABC):
         return self.waits is None or (bool(self.commands) and self.waits is not Wait.TOKEN)
 
     def advance(self, error: Exception | None = None) -> Iterator[Event]:
-        """Go on as far as possible; with an `error`, what it waited for failed so.
+        """Continue as far as possible; with an `error`, report that as the outcome of the wait.
 
         Raises:
             EngineError: a single reply or a search failed; in a group that is an event.
@@ -242,14 +242,14 @@ class Running(ABC):
             yield Failed(failure.kind, failure.message, failure.hint, self.walk)
 
     def end(self) -> None:
-        """End it: what it computed with has the size of some rows of logits, and nothing but its ids stays."""
+        """End it and free its memory, which has the size of some rows of logits; only its ids stay."""
         self.over = True
         self._events.close()
         self.lane.close(len(self.ids))
         self.free()
 
     def _now(self) -> float:
-        """The clock, which stops while the reply is paused."""
+        """Return the clock, which stops while the reply is paused."""
         return perf_counter() - self.waited
 
     def _start(self) -> Start:
@@ -317,7 +317,7 @@ class Reply(Running):
         self.__dict__.pop("observer", None)
 
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and what it waits for in between.
+        """Yield the events from `Start` to `Finished`, and in between the decodes that it waits for.
 
         Raises:
             EngineError: a regular expression takes too long, or llama.cpp failed.
@@ -395,7 +395,7 @@ class Reply(Running):
             chain.close()
 
     def _wait(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
-        """Wait until the step may be taken; return what is drawn then."""
+        """Wait until the step may be taken; return the token drawn then."""
         controls = self.controls
         while controls.waiting and controls.forced is None:
             since = perf_counter()

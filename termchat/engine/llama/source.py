@@ -84,7 +84,7 @@ class CacheSource(Source):
         return CacheLane(cache, drafts, self._main)
 
     def plan(self, runs: Sequence[Running]) -> None:
-        """Find out what is to be decoded of the prompts."""
+        """Plan the decodes of the prompts."""
         cache, first, alone = self._cache, runs[0], self._alone
         request = first.request
         self._adapts = not any(entry.threads for entry in request.script) or not alone
@@ -204,7 +204,7 @@ class CacheSource(Source):
         return run.waits is Wait.TOKEN and _lane_of(run).accept(run.ids[-1])
 
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> list[Failure]:
-        """Decode the newest token of each of these `runs`, with what is drafted behind it; `running` are all."""
+        """Decode the newest token of each of these `runs`, with the drafts behind it; `running` are all."""
         try:
             if self._alone:
                 self._decode_alone(runs[0])

@@ -51,7 +51,7 @@ class Learned:
             self.know(measured)
 
     def know(self, measured: Measurement) -> None:
-        """Begin anew with what was measured of batches, if times were."""
+        """Restart from measured batch costs, if there are some."""
         if measured.batch_times:
             self._times[measured.threads] = BatchTimes(measured.batch_times)
 
@@ -81,7 +81,7 @@ class NoDrafts:
         """Drafts so from the next token on."""
 
     def of(self, token: int) -> Draft | None:
-        """What was drafted for the present step, in which this token is drawn."""
+        """Return the draft of the present step, in which this token is drawn."""
         return None
 
 
@@ -131,7 +131,7 @@ class Speculation(NoDrafts):
             self.why = self._why_not()
 
     def of(self, token: int) -> Draft | None:
-        """Return what was drafted for the present step, in which this token is drawn; None behind the end of the draft."""
+        """Return the draft of the present step, in which this token is drawn; None behind the end of the draft."""
         drafted, at = self._round, self._at
         if at >= len(drafted):
             return None
@@ -204,7 +204,7 @@ class Speculation(NoDrafts):
     # --- who drafts --------------------------------------------------------------------------------------------------
 
     def _drafters(self, ids: list[int]) -> list[Drafter]:
-        """Those that the settings name, that there are, and that have not failed."""
+        """List the available drafters that the settings name and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
         drafters: list[Drafter] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:

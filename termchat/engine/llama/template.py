@@ -147,7 +147,7 @@ class ChatTemplate:
         return bool(self._switch) or self._words
 
     def prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
-        """The whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
+        """Return the whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
 
         Raises:
             EngineError: the template refuses the messages, is too slow or too long.
@@ -174,7 +174,7 @@ class ChatTemplate:
     def _assemble(
         self, messages: list[Message], replies: Mapping[int, list[int]], parts: list[str | int], mark: str
     ) -> tuple[list[int], int]:
-        """The ids of a rendered prompt, and how many of them the last reply ends with."""
+        """Return the ids of a rendered prompt, and how many of them the last reply ends with."""
         known, self._tokenized = self._tokenized, {}
         ids: list[int] = []
         after = 0
@@ -201,7 +201,7 @@ class ChatTemplate:
         return as_drawn(before, prompt), own
 
     def _tokenize(self, text: str, mark: str, *, follows: bool) -> list[int]:
-        """The ids of a text; one that `follows` ids has no space that some tokenizers put before a text."""
+        """Return the ids of a text; one that `follows` ids has no space that some tokenizers put before a text."""
         guarded = follows and self._puts_space
         if mark not in text and not self._has_short and not guarded:
             return self._model.tokenize(text, special=True)
@@ -235,7 +235,9 @@ class ChatTemplate:
         return ids
 
     def _plain(self, text: str, *, guarded: bool) -> list[int]:
-        """The ids of a text without control tokens; `guarded` leaves out the space that some tokenizers put before it."""
+        """Return the ids of a text without control tokens; `guarded` leaves out the space that some tokenizers put before
+        it.
+        """
         ids = self._model.tokenize(_GUARD * guarded + text, special=False)
         if not guarded:
             return ids
@@ -322,7 +324,7 @@ class ChatTemplate:
 
 @contextmanager
 def _bounded(complaint: str) -> Iterator[None]:
-    """Limits what a template may take while something is done with it; `complaint` is what else may be wrong with it.
+    """Limit what a template may take while something is done with it; `complaint` is what else may be wrong with it.
 
     Raises:
         EngineError: it takes more, or raises anything at all.
@@ -348,7 +350,7 @@ def _message(message: Message, *, parts: bool) -> dict[str, Any]:
 
 
 def without_system(messages: list[Message]) -> list[Message]:
-    """The messages with the system prompt before the first message of a person, as llama.cpp does it."""
+    """Return the messages with the system prompt before the first message of a person, as llama.cpp does it."""
     system, *rest = messages
     if not rest or rest[0].role != "user":
         return [Message("user", system.content), *rest]
@@ -356,7 +358,7 @@ def without_system(messages: list[Message]) -> list[Message]:
 
 
 def _without_end(text: str, end: str, mark: str) -> str | None:
-    """The text without its end, whatever marks are in that; None where it ends otherwise."""
+    """Return the text without its end, whatever marks are in that; None where it ends otherwise."""
     at = len(text)
     for char in reversed(end):
         while at and text[at - 1] == mark:
@@ -368,14 +370,14 @@ def _without_end(text: str, end: str, mark: str) -> str | None:
 
 
 def _with_word(messages: list[Message], word: str) -> list[Message]:
-    """The messages with a word for the template in the system prompt."""
+    """Return the messages with a word for the template in the system prompt."""
     head = messages[0].content if messages and messages[0].role == "system" else ""
     rest = messages[1:] if messages and messages[0].role == "system" else messages
     return [Message("system", f"{head}\n{word}".strip()), *rest]
 
 
 def _compiled(source: str, tojson: Callable[..., str]) -> tuple[Template, frozenset[str]]:
-    """The template, and the names of the variables that it is given."""
+    """Return the template, and the names of the variables that it is given."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
     )

@@ -88,14 +88,14 @@ def _quota(root: Path) -> float:
 
 
 def _upwards(mount: Path, group: str) -> Iterator[Path]:
-    """Yield the group's folder and all above it. Inside a container the mount itself may be all there is: the group's own."""
+    """Yield the group's folder and its parents. Inside a container the mount itself may be the group's own folder."""
     parts = [part for part in group.split("/") if part not in ("", "..")]
     for length in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:length])
 
 
 def _ratio(quota: str = "", period: str = "") -> list[float]:
-    """Return the cores of a quota, in a list; none where there is no limit ("max", -1) or nothing to read."""
+    """Return the cores of a quota, in a list; empty without a limit ("max", -1) or a value."""
     try:
         cores = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):

@@ -91,20 +91,20 @@ class Inbox:
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
     def next(self) -> tuple[int, Command, float]:
-        """Waits for work: number, command, and the `perf_counter` of its arrival."""
+        """Wait for work: number, command, and the `perf_counter` of its arrival."""
         with self._ready:
             while not self._work:
                 self._ready.wait()
             return self._work.popleft()
 
     def between_tokens(self) -> tuple[int, Command, float] | None:
-        """The next work, if it can be done while a reply runs."""
+        """Return the next work, if it can be done while a reply runs."""
         if self._work and isinstance(self._work[0][1], _BETWEEN_TOKENS):
             return self._work.popleft()
         return None
 
     def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
-        """Waits for work that can be done while a reply is paused; None as soon as a command steers that reply."""
+        """Wait for work that can be done while a reply is paused; None as soon as a command steers that reply."""
         with self._ready:
             while True:
                 self._drop_older(reply)
@@ -118,7 +118,7 @@ class Inbox:
         return bool(self._work)
 
     def steering(self, reply: int) -> Steer | None:
-        """The next command for the reply with this number; older ones are dropped."""
+        """Return the next command for the reply with this number; older ones are dropped."""
         if not self._steer:
             return None
         self._drop_older(reply)
@@ -180,7 +180,7 @@ class Worker:
             self._doing = False
 
     def _beat(self) -> None:
-        """Tells an app that asked for it, while it waits for something, that the line is there: a prompt may take minutes."""
+        """Send a sign of life to an app that asked for it and waits: a prompt may take minutes."""
         self._inbox.beaten.wait()
         with suppress(OSError):  # the app is gone; the inbox ends the process
             while True:
@@ -254,7 +254,7 @@ class Worker:
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _measure(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
-        """Measure unless there is other work, which also stops it where it is not needed."""
+        """Measure unless other work waits; such work also stops a measurement that is not needed."""
         session.cache.abort.clear()
         if not command.needed:
             self._inbox.on_work = session.cache.abort.set

@@ -32,7 +32,7 @@ _LONGEST = 60
 
 
 def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
-    """An SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
+    """Return an SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
     columns = highest(values)
     heights = [HEIGHT - round(min(value / most, 1.0) * (HEIGHT - 1)) if most else HEIGHT for value in columns]
     path = f"M0 {HEIGHT}" + "".join(f"V{height}h1" for height in heights) + f"V{HEIGHT}z"
@@ -43,7 +43,7 @@ def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
 
 
 def highest(values: Sequence[float]) -> list[float]:
-    """At most `COLUMNS` of the values: the highest of each few. What is no number counts as 0."""
+    """Return at most `COLUMNS` of the values: the highest of each few. Non-numbers count as 0."""
     finite = [value if isfinite(value) and value > 0 else 0.0 for value in values]
     each = max(ceil(len(finite) / COLUMNS), 1)
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
@@ -54,7 +54,7 @@ def typical(values: Sequence[float]) -> float:
 
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
-    """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
+    """Yield the page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
@@ -152,8 +152,9 @@ def _head(title: str) -> Iterator[str]:
 
 
 def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
-    """What the heat shows; only the style sheet reacts to it, not the script. `forced`: some tokens were; `thoughts`: there are
-    some."""
+    """Write the switch of the heat; only the style sheet reacts to it, not the script. `forced`: some tokens were forced;
+    `thoughts`: the chat has some.
+    """
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
@@ -189,7 +190,7 @@ def _versions(tree: PageTree, end: int) -> str:
 
 
 def _which(at: int, count: int) -> str:
-    """The number of a version, and arrows to the others if there are any."""
+    """Write the number of a version, and arrows to other ones."""
     if count < 2:
         return ""
     before, after = (" disabled" if at == edge else "" for edge in (0, count - 1))
@@ -200,7 +201,7 @@ def _which(at: int, count: int) -> str:
 
 
 def _piece(tree: PageTree, node: Node, shown: int) -> str:
-    """A node as it stands in its turn's text, of which a path takes so many ids."""
+    """Write a node as a part of its turn's text, of which a path takes so many ids."""
     if node.role == "user":
         mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
         content = mark + text(node.written)

@@ -30,7 +30,7 @@ class PromptWay(NamedTuple):
 
 
 class PageTree:
-    """The tree as far as the page holds it: the branch that is shown, and the others, the oldest first, as there is room."""
+    """The part of the tree that fits on the page: the branch that is shown, then the others, oldest first."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.chat = Conversation(conversation.first_system, raw=conversation.raw)
@@ -58,7 +58,7 @@ class PageTree:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
     def ways(self, node: Node) -> dict[int, list[Way]]:
-        """Where a reply goes on in several ways, before its end: by the number of its tokens before, itself first."""
+        """Find where a reply continues in several ways before its end, by the number of its tokens before, itself first."""
         kept = node.kept() if node.role == "assistant" else 0
         found: dict[int, list[Way]] = {}
         for child in self.chat.children(node.number):
@@ -68,14 +68,14 @@ class PageTree:
         return found
 
     def piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
-        """A node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
+        """Return a node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
         spans = self.chat.reply(node.number)
         pieces = ((span, span.node.text(span.count)) for span in spans)
         *_, last = setting_changes.marked(pieces, {})
         return last, sum(span.count for span in spans[:-1])
 
     def turns(self) -> list[list[Span]]:
-        """The turns of the path that is shown: a message, or all pieces of a reply."""
+        """Return the turns of the path that is shown: a message, or all pieces of a reply."""
         found: list[list[Span]] = []
         for span in self.chat.path():
             if span.node.role == "assistant" and found and found[-1][-1].node.role == "assistant":
@@ -108,5 +108,5 @@ class PageTree:
 
 
 def _ends(chat: Conversation) -> set[int]:
-    """Where branches end; the one that is shown may end where another goes on."""
+    """Collect the ends of branches; that of the shown one may lie inside another."""
     return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())

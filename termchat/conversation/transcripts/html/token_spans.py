@@ -32,8 +32,8 @@ def text(foreign: str) -> str:
 
 
 def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
-    """The text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by the
-    number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
+    """Yield the text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by
+    the number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
 
     A token that shows nothing (half a character, a stop sequence, the end) is there without text.
     """
@@ -60,7 +60,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
 
 
 def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
-    """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
+    """Yield the data of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
     candidates, round, the mass of the tokens that its engine did not list (0: none); null is what it did not tell. A
