@@ -44,7 +44,7 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
         raise click.UsageError(f"choose one of {' and '.join(wanted)}")
     if not wanted:
         return None
-    from termchat.decoding.constraint import Constraint, choice, grammar
+    from termchat.decoding.constraint import Constraint, make_choice, grammar
     from termchat.decoding.constraint_check import check
     from termchat.decoding.text_error import TextError
 
@@ -52,7 +52,7 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
     if "" in (value, *value):
         raise click.BadParameter("the text is empty", param_hint=flag)
     if flag == "--choice":
-        constraint = choice(value)
+        constraint = make_choice(value)
     elif flag == "--regex":
         constraint = Constraint("regex", value)
     else:

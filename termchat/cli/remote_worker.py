@@ -35,7 +35,7 @@ def _choose_model(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
     Raises:
         EngineError: there is none, or it cannot be used.
     """
-    from termchat.chat.opening import choose
+    from termchat.chat.opening import choose_model
     from termchat.config.settings import load
     from termchat.models.errors import ModelError
 
@@ -43,7 +43,7 @@ def _choose_model(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
     values = {name: getattr(spec, name) for name in EngineSettings.__struct_fields__}
     said = {name: value for name, value in values.items() if name in spec.said or value != getattr(default, name)}
     try:
-        chosen = choose(load(said), spec.path)
+        chosen = choose_model(load(said), spec.path)
     except ModelError as error:
         raise EngineError("model", f"{spec.engine.shown}: {error.message}", error.hint) from error
     found = chosen.spec

@@ -118,7 +118,7 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
         chat = Chat(Host(engine), Session())
         chat.loading.load(spec, heeds=found.recommendations)
         while chat.phase != "idle":
-            chat.pump(0.05)
+            chat.pump_events(0.05)
             if chat.failure is not None:
                 raise EngineError(chat.failure.kind, chat.failure.message, chat.failure.hint)
         return [measure_claim(chat.host, claim) for claim in lesson.claims]

@@ -57,7 +57,7 @@ def load(own: Path | None = None) -> NamedEntries[Preset]:
 
 def of_tuning(name: str, tuning: Tuning, description: str = "") -> Preset:
     """Make the user's preset of a chain."""
-    named = {knob: value for knob, value in tuning.differing().items() if knob in _MAY}
+    named = {knob: value for knob, value in tuning.find_differing().items() if knob in _MAY}
     return Preset(name, named, description, own=True)
 
 

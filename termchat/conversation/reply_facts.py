@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import list_values
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.decoding.constraint import shown
+from termchat.decoding.constraint import format_constraint
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS
 
@@ -29,17 +29,17 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     """Collect the settings of the reply that ends in a node, by name: model, system prompt, message, and each knob; all
     values in turn of a knob turned during the reply. The seed is the drawn one.
     """
-    spans = conversation.reply(end.number)
+    spans = conversation.find_reply(end.number)
     start = next((span.node.start for span in reversed(spans) if span.node.start is not None), None)
     facts: dict[str, str] = {}
     if start is not None:
         facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
     message = conversation.nodes.get(spans[0].node.parent or 0)
     facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
-    turned = [values(settings) for span in spans for settings in _reached(span)]
+    turned = [list_values(settings) for span in spans for settings in _list_settings(span)]
     if start is not None and turned:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
-    constrained = [shown(settings.constraint) for span in spans for settings in _reached(span)]
+    constrained = [format_constraint(settings.constraint) for span in spans for settings in _list_settings(span)]
     if any(constrained):
         facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
     for name in turned[0] if turned else ():
@@ -49,13 +49,13 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     return facts
 
 
-def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
+def compare_facts(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
     """Return the facts whose values differ. A model's file is one only where its name is the same."""
-    names = varying((left, right))
+    names = list_varying((left, right))
     return [DifferingFact(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
-def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def list_varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the names of the facts that are not the same for all of these replies."""
     names = dict.fromkeys(name for each in facts for name in each)
     found = [name for name in names if len({each.get(name, "") for each in facts}) > 1]
@@ -77,7 +77,7 @@ def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
     return left.get(_FILE) == right.get(_FILE)
 
 
-def _reached(span: Span) -> list[SettingsRecord]:
+def _list_settings(span: Span) -> list[SettingsRecord]:
     """Return the settings with which tokens of a span were drawn, in order."""
     node = span.node
     begun = zip(node.settings_at, node.settings, strict=True)

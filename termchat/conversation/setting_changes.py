@@ -9,8 +9,8 @@ from typing import NamedTuple
 from termchat.conversation.token_marks import TokenMarks
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.biases import parse
-from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, describe
-from termchat.decoding.constraint import shown
+from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, format_condition
+from termchat.decoding.constraint import format_constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, THINK_AUTO, SamplerSettings, Value
@@ -22,7 +22,7 @@ _LONGEST, _LONGEST_REASON = 60, 200
 """Characters of a model's name in a stamp, and of why nothing is drafted."""
 
 
-def values(settings: SettingsRecord) -> dict[str, Value]:
+def list_values(settings: SettingsRecord) -> dict[str, Value]:
     """Return the knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
@@ -35,9 +35,11 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
 
 def in_force(settings: SettingsRecord) -> list[str]:
     """Return every knob that does something, as "temperature 0.8", and the rules."""
-    acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
-    held = values(settings)
-    shown = ((KNOBS[name], value) for name, value in held.items() if not _idle(name, held))
+    acting = {
+        name for stage in chain_of(settings.samplers) if stage.is_active(settings.samplers) for name in stage.knobs
+    }
+    held = list_values(settings)
+    shown = ((KNOBS[name], value) for name, value in held.items() if not _is_idle(name, held))
     knobs = [
         f"{knob.name} {knob.show(value)}"
         for knob, value in shown
@@ -47,25 +49,27 @@ def in_force(settings: SettingsRecord) -> list[str]:
     ]
     return [
         *knobs,
-        *(f"rule {describe(condition)}" for condition in settings.conditions if isinstance(condition, Rule)),
+        *(f"rule {format_condition(condition)}" for condition in settings.conditions if isinstance(condition, Rule)),
     ]
 
 
-def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
+def describe_changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     """Describe the changes in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it comes before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
     """
-    old, new = values(before), values(after)
+    old, new = list_values(before), list_values(after)
     texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
-    changed = [name for name in new if old[name] != new[name] and not _idle(name, old) and not _idle(name, new)]
-    told = [_change(KNOBS[name], old[name], new[name], texts) for name in changed]
+    changed = [name for name in new if old[name] != new[name] and not _is_idle(name, old) and not _is_idle(name, new)]
+    told = [_describe_change(KNOBS[name], old[name], new[name], texts) for name in changed]
     places = {after.origin.get(name, "") for name in changed}
     named = next(iter(places)) if len(places) == 1 else ""
     told = [f"{named}: {told[0]}", *told[1:]] if " " in named else told  # as in "preset creative"
     if before.constraint != after.constraint:
-        told.append(f"constraint {shown(before.constraint) or 'none'} → {shown(after.constraint) or 'none'}")
+        told.append(
+            f"constraint {format_constraint(before.constraint) or 'none'} → {format_constraint(after.constraint) or 'none'}"
+        )
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
     if before.draft is not None and after.draft is not None and bool(before.drafting) != bool(after.drafting):
@@ -75,19 +79,19 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     return told
 
 
-def _idle(name: str, held: Mapping[str, Value]) -> bool:
+def _is_idle(name: str, held: Mapping[str, Value]) -> bool:
     """Return whether a knob does nothing since the one that it needs is off."""
     needs = KNOBS[name].needs
     return bool(needs) and KNOBS[needs].is_off(held[needs])
 
 
-def _change(knob: Setting, old: Value, new: Value, texts: Mapping[int, str]) -> str:
+def _describe_change(knob: Setting, old: Value, new: Value, texts: Mapping[int, str]) -> str:
     """Describe one change: only the differing biases, with the text of the token; only the moved stage of an order."""
     plain = f"{knob.name} {knob.show(old)} → {knob.show(new)}"
     if not isinstance(old, tuple) or not isinstance(new, tuple):
         return plain
     if knob.kind == "order":
-        return _moved(old, new) or plain
+        return _describe_move(old, new) or plain
     if knob.kind != "biases":
         return plain
     names = {parse(bias).name for bias in new}
@@ -99,7 +103,7 @@ def _change(knob: Setting, old: Value, new: Value, texts: Mapping[int, str]) -> 
     return f"{knob.name} " + " ".join(f"{bias.name} {bias.amount or 'off'}" for bias in known)
 
 
-def _moved(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+def _describe_move(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """ "order: min_p before top_k"; "" where more than one stage has another place."""
     for at, stage in enumerate(new):
         if stage in old and [one for one in old if one != stage] == [one for one in new if one != stage]:
@@ -128,7 +132,7 @@ def model_change(node: Node) -> str | None:
     return f"model {one_line(before, _LONGEST)} → {one_line(after, _LONGEST)}"
 
 
-def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
+def list_stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
     """Yield the changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token
     143".
 
@@ -136,7 +140,7 @@ def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
     """
     timed = zip(node.settings_at, node.settings, strict=True)
     for (_, before), (at, after) in pairwise(timed):
-        changed = changes(before, after)
+        changed = describe_changes(before, after)
         if changed:
             yield at, f"{', '.join(changed)} at token {before_it + at}"
 
@@ -149,7 +153,7 @@ class Piece(NamedTuple):
     marks: list[tuple[int, str]]
 
 
-def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
+def mark_pieces(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
     """Yield the pieces of one reply with all that is worth a mark: another model, turned knobs, loops, ignored end tokens,
     other branches (see `label_forks`).
     """
@@ -159,11 +163,11 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
     for span, text in told:
         node, whole = span.node, span.count == len(span.node.ids)
         marks = [(0, other)] if (other := model_change(node)) is not None else []
-        if before is not None and node.settings and (changed := changes(before, node.settings[0])):
+        if before is not None and node.settings and (changed := describe_changes(before, node.settings[0])):
             marks.append((0, f"{', '.join(changed)} at token {drawn}"))
-        marks += (stamp for stamp in stamps(node, drawn) if whole or stamp[0] < span.count)
+        marks += (stamp for stamp in list_stamps(node, drawn) if whole or stamp[0] < span.count)
         found = [*reader.read(node.tokens, 0, span.count, 0)]
-        found += reader.finish() if span is told[-1][0] else ()
+        found += reader.finish_marks() if span is told[-1][0] else ()
         marks += ((mark.token - drawn, mark.text) for mark in found)
         for at, fork in ((place.at, fork) for place, fork in forks.items() if place.node == node.number):
             marks.append((at, f"{fork} at token {drawn + at}" if drawn + at else fork))
@@ -175,10 +179,12 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
 
 def label_forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
     """Label the forks of the chat that is shown: '2 other branches: "gentle"'. `but` are nodes that do not count."""
-    forks = {place: [node for node in nodes if node.number not in but] for place, nodes in conversation.forks().items()}
-    return {place: _branches(nodes) for place, nodes in forks.items() if nodes}
+    forks = {
+        place: [node for node in nodes if node.number not in but] for place, nodes in conversation.find_forks().items()
+    }
+    return {place: _describe_branches(nodes) for place, nodes in forks.items() if nodes}
 
 
-def _branches(nodes: list[Node]) -> str:
+def _describe_branches(nodes: list[Node]) -> str:
     names = ", ".join(f'"{one_line(node.name, _LONGEST)}"' for node in nodes if node.name)
     return ("1 other branch" if len(nodes) == 1 else f"{len(nodes)} other branches") + (f": {names}" if names else "")

@@ -39,12 +39,12 @@ class Texts(Sequence[str]):
 
     __hash__ = None  # type: ignore[assignment]  # it grows
 
-    def append(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         """Add a text."""
         self._texts.append(sys.intern(text))
         self._starts.append(self._starts[-1] + len(text))
 
-    def joined(self, count: int | None = None, begin: int = 0) -> str:
+    def join_texts(self, count: int | None = None, begin: int = 0) -> str:
         """Join the first `count` texts, or all, but for those before `begin`."""
         return "".join(self._texts[begin : None if count is None else max(count, 0)])
 
@@ -52,13 +52,13 @@ class Texts(Sequence[str]):
         """Count the characters before a text; before the one behind the last, all of them."""
         return self._starts[index]
 
-    def at(self, offset: int) -> int:
+    def find_text(self, offset: int) -> int:
         """Find the text that contains character `offset` of the joined text. Raises IndexError beyond its end."""
         if not 0 <= offset < self._starts[-1]:
             raise IndexError(offset)
         return bisect_right(self._starts, offset) - 1
 
-    def lengths(self, begin: int, end: int) -> list[int]:
+    def count_lengths(self, begin: int, end: int) -> list[int]:
         """Count the characters of each of these texts."""
         starts = self._starts[begin : min(end, len(self)) + 1]
         return list(map(sub, starts[1:], starts))
@@ -66,7 +66,7 @@ class Texts(Sequence[str]):
     def packed(self) -> tuple[bytes, bytes]:
         """Return the texts' UTF-8, and where each ends, as 32-bit words, little endian."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in self._texts]
-        return b"".join(encoded), words(array("I", accumulate(map(len, encoded))))
+        return b"".join(encoded), pack_words(array("I", accumulate(map(len, encoded))))
 
     @classmethod
     def unpacked(cls, data: bytes, ends: bytes) -> Texts:
@@ -86,7 +86,7 @@ class Texts(Sequence[str]):
         return texts
 
 
-def words(numbers: array[int] | array[float]) -> bytes:
+def pack_words(numbers: array[int] | array[float]) -> bytes:
     """Return the numbers' bytes, little endian."""
     if sys.byteorder == "big":
         numbers = numbers[:]

@@ -80,11 +80,11 @@ class Conversation:
             self._head = Node(HEAD, None, 0, "user", text=self.system)
         return self._head
 
-    def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
+    def grow_node(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
         """Return a new node, and the leaf from now on."""
-        return self.attach(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
+        return self.attach_node(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
 
-    def attach(self, node: Node) -> Node:
+    def attach_node(self, node: Node) -> Node:
         """Put a node in its place, and make it the leaf."""
         self.nodes[node.number] = node
         self._below[node.parent].append(node)
@@ -94,7 +94,7 @@ class Conversation:
         self.leaf = node.number
         return node
 
-    def drop(self, node: Node) -> None:
+    def drop_node(self, node: Node) -> None:
         """Take a node back, before anything grew from it; where it was the leaf, its parent is."""
         del self.nodes[node.number]
         self._below[node.parent].remove(node)
@@ -102,7 +102,7 @@ class Conversation:
         if self.leaf == node.number:
             self.leaf = node.parent
 
-    def delete(self, number: int) -> None:
+    def delete_node(self, number: int) -> None:
         """Hide a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
         node = self.nodes[number]
         node.deleted = True
@@ -111,24 +111,24 @@ class Conversation:
             parent = node.parent
             while parent is not None and self.is_hidden(parent):
                 parent = self.nodes[parent].parent
-            above = [self.nodes[parent]] if parent is not None else self.children(None)
+            above = [self.nodes[parent]] if parent is not None else self.list_children(None)
             self.leaf = self.newest_leaf(above[-1].number) if above else None
 
-    def undelete(self, number: int) -> None:
+    def restore_node(self, number: int) -> None:
         """Bring a deleted node back, with what grew from it; the leaf stays where it is."""
         self.nodes[number].deleted = False
         self._mark_continued(self.nodes[number].parent)
 
-    def still(self) -> Conversation:
+    def freeze_tree(self) -> Conversation:
         """Return the tree as it is now, for a thread that reads it while this one grows."""
         chat = Conversation(self.first_system, raw=self.raw)
         chat.title, chat.leaf = self.title, self.leaf
-        chat.nodes = {number: node.still() for number, node in self.nodes.items()}
+        chat.nodes = {number: node.freeze_node() for number, node in self.nodes.items()}
         for parent, below in self._below.items():
             chat._below[parent] = [chat.nodes[node.number] for node in below]
         return chat
 
-    def path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
+    def find_path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
         """Return the path from the root, or from behind the node `since`. The leaf is taken whole, every other node as far
         as its child says.
         """
@@ -141,22 +141,22 @@ class Conversation:
         spans.reverse()
         return spans
 
-    def ids(self, leaf: int | None = None) -> list[int]:
+    def list_ids(self, leaf: int | None = None) -> list[int]:
         """Return all ids of the path, in order."""
-        return _ids(self.path(leaf)).tolist()
+        return _join_ids(self.find_path(leaf)).tolist()
 
-    def length(self, leaf: int | None = None) -> int:
+    def count_ids(self, leaf: int | None = None) -> int:
         """Return how many ids the path has."""
-        return len(_ids(self.path(leaf)))
+        return len(_join_ids(self.find_path(leaf)))
 
     def ids_before(self, number: int) -> list[int]:
         """Return all ids that stand before a node on its path."""
-        return _ids(self.path(number)[:-1]).tolist()
+        return _join_ids(self.find_path(number)[:-1]).tolist()
 
     def stands_on_path(self, number: int, ids: list[int]) -> bool:
         """Return whether these are all ids before a node on its path. For a long path quicker than to compare `ids_before`."""
         try:
-            return _ids(self.path(number)[:-1]) == array("i", ids)
+            return _join_ids(self.find_path(number)[:-1]) == array("i", ids)
         except OverflowError:  # one of them is no token's
             return False
 
@@ -169,33 +169,33 @@ class Conversation:
             record = msgspec.structs.replace(record, prompt_ids=[])
         node.add(record)
 
-    def prompt(self, number: int) -> list[int]:
+    def list_prompt(self, number: int) -> list[int]:
         """Return all ids that stood before the first token that a reply's node drew."""
         start = self.nodes[number].start
         return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
-    def cells(self, number: int) -> array[int]:
+    def list_cells(self, number: int) -> array[int]:
         """Return the same, and the tokens that it drew."""
         start, tokens = self.nodes[number].start, self.nodes[number].tokens
         own = start is not None and start.prompt_ids
-        return (array("i", own) if own else _ids(self.path(number)[:-1])) + tokens.ids
+        return (array("i", own) if own else _join_ids(self.find_path(number)[:-1])) + tokens.ids
 
-    def reply(self, leaf: int | None = None) -> list[Span]:
+    def find_reply(self, leaf: int | None = None) -> list[Span]:
         """Return the spans of the reply that the path ends in: one, or several when it was stopped and continued."""
         spans: list[Span] = []
-        for span in reversed(self.path(leaf)):
+        for span in reversed(self.find_path(leaf)):
             if span.node.role != "assistant":
                 break
             spans.insert(0, span)
         return spans
 
-    def pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
+    def list_pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
         """Yield the spans of the path and the text that each adds to the chat."""
-        return ((span, span.node.text(span.count)) for span in self.path(leaf))
+        return ((span, span.node.text(span.count)) for span in self.find_path(leaf))
 
-    def turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
+    def list_turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
         """Roles and shown texts of the path; a reply in several pieces is one turn, every message its own."""
-        for user, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role == "user"):
+        for user, pieces in groupby(self.list_pieces(leaf), key=lambda piece: piece[0].node.role == "user"):
             texts = [text for _, text in pieces]
             if user:
                 yield from (("user", text) for text in texts)
@@ -213,51 +213,51 @@ class Conversation:
             at = self.nodes[at].parent
         return False
 
-    def children(self, number: int | None) -> list[Node]:
+    def list_children(self, number: int | None) -> list[Node]:
         """List the living nodes that grow from a node, oldest first; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
-    def continuations(self, number: int | None, at: int) -> list[Node]:
+    def list_continuations(self, number: int | None, at: int) -> list[Node]:
         """List the nodes after a node's first `at` ids: the node itself if it continues, then its branches there.
 
         More than one is a fork. `newest_leaf(node, after=at)` is where the first way leads, `newest_leaf(node)` another.
         """
-        grown = [node for node in self.children(number) if node.at == at]
-        goes_on = number is not None and at < self.nodes[number].kept()
+        grown = [node for node in self.list_children(number) if node.at == at]
+        goes_on = number is not None and at < self.nodes[number].count_kept()
         return [self.nodes[number], *grown] if number is not None and goes_on else grown
 
-    def leaves(self) -> list[Node]:
+    def list_leaves(self) -> list[Node]:
         """Return where the living branches end, the oldest first; a reply from whose middle others grew still ends one
         itself.
         """
         found: list[Node] = []
-        waiting = self.children(None)
+        waiting = self.list_children(None)
         while waiting:
             node = waiting.pop()
-            children = self.children(node.number)
+            children = self.list_children(node.number)
             waiting += children
-            if not children or all(child.at < node.kept() for child in children):
+            if not children or all(child.at < node.count_kept() for child in children):
                 found.append(node)
         return sorted(found, key=lambda node: node.number)
 
     def newest_leaf(self, number: int, after: int = -1) -> int:
         """Return the newest end among the branches that pass through more than `after` of a node's ids."""
         newest = number
-        waiting = [child for child in self.children(number) if child.at > after]
+        waiting = [child for child in self.list_children(number) if child.at > after]
         while waiting:
             node = waiting.pop()
             newest = max(newest, node.number)
-            waiting += self.children(node.number)
+            waiting += self.list_children(node.number)
         return newest
 
-    def forks(self, leaf: int | None = None) -> dict[Place, list[Node]]:
+    def find_forks(self, leaf: int | None = None) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
         forks: dict[Place, list[Node]] = {}
         before: int | None = None
         others: list[Node] = []
-        for node, count in ((span.node, span.count) for span in self.path(leaf)):
-            children = sorted(self.children(node.number), key=lambda child: child.at)
-            others += (other for other in self.continuations(before, node.at) if other is not node)
+        for node, count in ((span.node, span.count) for span in self.find_path(leaf)):
+            children = sorted(self.list_children(node.number), key=lambda child: child.at)
+            others += (other for other in self.list_continuations(before, node.at) if other is not node)
             others += (child for child in children if child.at == 0 < count)
             if others and (count or node.text()):
                 forks[Place(node.number, 0)], others = others, []
@@ -269,11 +269,11 @@ class Conversation:
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":
-            after = (node for node in self.children(number) if node.role == "assistant")
+            after = (node for node in self.list_children(number) if node.role == "assistant")
             parent.continued = any(node.at == len(parent.ids) for node in after)
 
 
-def _ids(spans: list[Span]) -> array[int]:
+def _join_ids(spans: list[Span]) -> array[int]:
     ids = array("i")
     begin = max((at for at, span in enumerate(spans) if span.node.whole), default=0)
     for span in spans[begin:]:

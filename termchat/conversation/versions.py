@@ -23,25 +23,25 @@ class Versions:
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
 
-    def of(self, first: Node, last: Node) -> tuple[int, list[int]]:
+    def find_versions(self, first: Node, last: Node) -> tuple[int, list[int]]:
         """Which of its versions the turn between these nodes is, from 0, and the number of the node that each of them ends in:
         of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
         this = last if first.role == "assistant" else first
-        ends = self._replies(first, last) if first.role == "assistant" else self._messages(first)
+        ends = self._list_replies(first, last) if first.role == "assistant" else self._list_messages(first)
         return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
 
     def of_prompt(self) -> tuple[int, list[list[int]]]:
         """Which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first turns
         that have it."""
         firsts = defaultdict[str, list[int]](list)
-        for node in self._chat.children(None):
+        for node in self._chat.list_children(None):
             firsts[self._chat.system_of(node.number)].append(node.number)
         shown = self._chat.system
         return (list(firsts).index(shown), list(firsts.values())) if shown in firsts else (0, [[]])
 
-    def _messages(self, message: Node) -> list[int]:
+    def _list_messages(self, message: Node) -> list[int]:
         system = self._chat.system_of(message.number)
-        siblings = self._chat.children(message.parent)
+        siblings = self._chat.list_children(message.parent)
         beside = [node for node in siblings if node.role == "user" and node.at == message.at]
         if message.parent is None:
             beside = [node for node in beside if self._chat.system_of(node.number) == system]
@@ -49,15 +49,15 @@ class Versions:
             beside = [node for node in beside if node is message or node.number not in self._requests]
         return [node.number for node in beside]
 
-    def _replies(self, first: Node, last: Node) -> list[int]:
+    def _list_replies(self, first: Node, last: Node) -> list[int]:
         ends: list[tuple[int, int]] = []
         """The number of the node that begins to differ, and of the one that a version ends in."""
-        waiting = [(node.number, node) for node in self._chat.children(first.parent) if node.role == "assistant"]
+        waiting = [(node.number, node) for node in self._chat.list_children(first.parent) if node.role == "assistant"]
         while waiting:
             begin, node = waiting.pop()
-            grown = self._chat.children(node.number)
+            grown = self._chat.list_children(node.number)
             pieces = [child for child in grown if child.role == "assistant"]
-            kept = node.kept() if pieces else 0
+            kept = node.count_kept() if pieces else 0
             onward = next((piece for piece in pieces if piece.at >= kept), None)
             if node is last or onward is None or len(pieces) < len(grown):
                 ends.append((begin, node.number))
@@ -79,12 +79,12 @@ def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> in
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """
     node = conversation.nodes[end]
-    waiting = [child for child in conversation.children(end) if node.role == "user" or child.role == "user"]
+    waiting = [child for child in conversation.list_children(end) if node.role == "user" or child.role == "user"]
     leaves: list[int] = [] if waiting else [end]
     while waiting:
         node = waiting.pop()
-        grown = conversation.children(node.number)
+        grown = conversation.list_children(node.number)
         waiting += grown
-        if not grown or all(child.at < node.kept() for child in grown):
+        if not grown or all(child.at < node.count_kept() for child in grown):
             leaves.append(node.number)
     return max(leaves, key=lambda number: (used.get(number, -1), number))

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
-from termchat.decoding.deadline import MATCHING, deadline
+from termchat.decoding.deadline import MATCHING, interrupt_after
 
 Path = tuple[str | int, ...]
 
@@ -43,9 +43,9 @@ def answer_reader(answer: str) -> Callable[[str], str | None]:
             to match (only the main thread can stop it).
     """
     if is_path(answer):
-        path = _path(answer)
+        path = _parse_path(answer)
         return lambda text: _at_path(text, path)
-    pattern = _pattern(answer)
+    pattern = _compile_pattern(answer)
     return lambda text: _last_match(text, pattern)
 
 
@@ -54,7 +54,7 @@ def is_path(answer: str) -> bool:
     return answer.startswith(_PATH_BEGINS)
 
 
-def _pattern(answer: str) -> re.Pattern[str]:
+def _compile_pattern(answer: str) -> re.Pattern[str]:
     if not answer:
         raise AnswerError("a vote needs a regular expression or a JSON path", _EXAMPLES)
     try:
@@ -70,7 +70,7 @@ def _last_match(text: str, pattern: re.Pattern[str]) -> str | None:
     stoppable = threading.current_thread() is threading.main_thread()
     found = None
     try:
-        with deadline(MATCHING) if stoppable else nullcontext():
+        with interrupt_after(MATCHING) if stoppable else nullcontext():
             for match in pattern.finditer(text):
                 found = (match[1 if pattern.groups else 0] or "").strip() or found
     except TimeoutError:
@@ -80,7 +80,7 @@ def _last_match(text: str, pattern: re.Pattern[str]) -> str | None:
     return found
 
 
-def _path(answer: str) -> Path:
+def _parse_path(answer: str) -> Path:
     steps: list[str | int] = []
     at = 1
     while at < len(answer):
@@ -102,14 +102,14 @@ def _path(answer: str) -> Path:
 
 def _at_path(text: str, path: Path) -> str | None:
     found = None
-    for document in _documents(text):
-        value = _followed(document, path)
+    for document in _find_documents(text):
+        value = _follow_path(document, path)
         if value is not _MISSING:
             found = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     return found or None
 
 
-def _documents(text: str) -> Iterator[Any]:
+def _find_documents(text: str) -> Iterator[Any]:
     """Yield the JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
     read = json.JSONDecoder(strict=False).raw_decode
     at = 0
@@ -125,7 +125,7 @@ def _documents(text: str) -> Iterator[Any]:
             yield document
 
 
-def _followed(value: Any, path: Path) -> Any:
+def _follow_path(value: Any, path: Path) -> Any:
     for step in path:
         named = isinstance(step, str) and isinstance(value, dict) and step in value
         counted = isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value)

@@ -37,7 +37,7 @@ class Constraint(msgspec.Struct, frozen=True):
     after_chain: bool = False
 
 
-def shown(constraint: Constraint | None) -> str:
+def format_constraint(constraint: Constraint | None) -> str:
     """Format a constraint on one line, as "regex [0-9]+" or "json_schema person.json"; "" without one."""
     return (
         ""
@@ -51,6 +51,6 @@ def grammar(text: str, name: str = "") -> Constraint:
     return Constraint("gbnf" if "::=" in text else "lark", text, name)
 
 
-def choice(texts: Sequence[str]) -> Constraint:
+def make_choice(texts: Sequence[str]) -> Constraint:
     """Make a constraint to one of these texts."""
     return Constraint("choice", json.dumps(list(texts), ensure_ascii=False))

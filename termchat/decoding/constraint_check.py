@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from termchat.decoding.constraint import LONGEST, Constraint, Kind
 from termchat.decoding.gbnf import to_lark
-from termchat.decoding.partial_json import resolved
+from termchat.decoding.partial_json import resolve_pointer
 from termchat.decoding.text_error import TextError
 
 MOST_RULES = 1_000
@@ -153,13 +153,13 @@ def parse_exactly(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | Non
     return json.loads(
         text,
         parse_float=Exact,
-        parse_int=_whole,
+        parse_int=_parse_whole,
         parse_constant=lambda name: _not_json(text, name),
         object_pairs_hook=pairs,
     )
 
 
-def _whole(digits: str) -> int | Exact:
+def _parse_whole(digits: str) -> int | Exact:
     return int(digits) if len(digits) <= _MOST_DIGITS else Exact(digits)
 
 
@@ -194,15 +194,15 @@ def _check_schema(text: str, grammar: str) -> None:
     if _depth_of_references(schema) > DEEPEST_REFERENCES:
         raise TextError(f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", *_place_of(text, ["$ref"]))
     _drafts_of(schema, text)
-    message = _refusal(grammar)
+    message = _find_refusal(grammar)
     if message is None:
         _check_meaning(text, schema)
         return
     if message.startswith("regex parse error"):
-        pattern, column, wrong = _caret(message)
+        pattern, column, wrong = _parse_caret(message)
         shown = f"{wrong} (character {column} of the pattern)"
         raise TextError(shown, *_place_of(text, [], value=pattern))
-    said, words = _PLAIN.get(message, message), _words(message)
+    said, words = _PLAIN.get(message, message), _list_words(message)
     if keys := re.fullmatch(r"Unimplemented keys: \[(.*)\]", message):
         said = f"not supported: {keys[1].replace(chr(34), '')}"
     elif "does not contain a multiple of" in message:
@@ -216,13 +216,13 @@ def _check_meaning(text: str, schema: Any) -> None:
     """Raise `TextError` where llguidance compiles a schema that its draft forbids, that has a dead end, or whose numbers it
     rounds."""
     is_old = draft_of(text).META_SCHEMA["$schema"] != _DRAFTS[0]
-    for key, number, _ in _walk(parse_exactly(text), but=("default", "examples")):
+    for key, number, _ in _walk_values(parse_exactly(text), but=("default", "examples")):
         if not isinstance(number, (int, Exact)) or isinstance(number, bool):
             continue
         if not _is_float(number) or (key in _CONSTANTS and abs(Decimal(number)) >= 1 << 63):
             shown = f"{key}: {number} has more digits than a grammar can follow"
             raise TextError(shown, *_place_of(text, [key]))
-    for _, part, _ in _walk(schema):
+    for _, part, _ in _walk_values(schema):
         if not isinstance(part, dict):
             continue
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
@@ -234,7 +234,7 @@ def _check_meaning(text: str, schema: Any) -> None:
             first = next(iter(part["patternProperties"]))
             shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
             raise TextError(shown, *_place_of(text, [], value=first))
-    if (endless := _endless(schema)) is not None:
+    if (endless := _find_endless(schema)) is not None:
         shown = f"$ref: {endless} refers to itself without an end"
         raise TextError(shown, *_place_of(text, [], value=endless))
 
@@ -251,7 +251,7 @@ def draft_of(text: str) -> Any:
 
     schema, faults = parse_json(text), []
     # A target may lie where an older draft does not look.
-    parts = [schema, *(resolved(schema, pointer) for pointer in _local(schema))]
+    parts = [schema, *(resolve_pointer(schema, pointer) for pointer in _list_pointers(schema))]
     for name in _drafts_of(schema, text):
         draft = validator_for({"$schema": name})
         rules = draft(draft.META_SCHEMA)
@@ -280,7 +280,7 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
     return (named.rstrip("#"),)
 
 
-def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
+def _walk_values(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
     """Yield every value in a JSON document, with its key (one of `_CONSTANTS` for everything below that) and its depth,
     except below the keys in `but`.
     """
@@ -328,7 +328,7 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
     """
     from llguidance import LLMatcher
 
-    listed = [*_items(part, "properties", dict), *_items(part, "required", list)]
+    listed = [*_list_items(part, "properties", dict), *_list_items(part, "required", list)]
     names = list(dict.fromkeys(name for name in listed if isinstance(name, str)))
     patterns = {pattern: rule is not False for pattern, rule in part["patternProperties"].items()}
     probe = {
@@ -345,36 +345,36 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
     )
 
 
-def _items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
+def _list_items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
     """Return the items below a key if they are of that kind: a constant of a schema may look like one."""
     value = part.get(key)
     return value if isinstance(value, kind) else ()
 
 
-def _endless(schema: Any) -> str | None:
+def _find_endless(schema: Any) -> str | None:
     """Find a reference that can only be followed without an end."""
     targets: dict[str, Any] = {}
-    waiting = _local(schema)
+    waiting = _list_pointers(schema)
     while waiting:
         pointer = waiting.pop()
-        targets[pointer] = resolved(schema, pointer)
-        waiting |= _local(targets[pointer]) - targets.keys()
-    onward = {pointer: _local(target) for pointer, target in targets.items()}
+        targets[pointer] = resolve_pointer(schema, pointer)
+        waiting |= _list_pointers(targets[pointer]) - targets.keys()
+    onward = {pointer: _list_pointers(target) for pointer, target in targets.items()}
     still = {pointer for pointer in targets if _leads_back(pointer, onward)}
-    while ending := {pointer for pointer in still if _ends(targets[pointer], still)}:
+    while ending := {pointer for pointer in still if _has_end(targets[pointer], still)}:
         still -= ending
     return min(still, default=None)
 
 
-def _targets(value: Any) -> set[str]:
+def _list_targets(value: Any) -> set[str]:
     """Collect the targets of references in a schema."""
-    parts = (part.get("$ref") for _, part, _ in _walk(value) if isinstance(part, dict))
+    parts = (part.get("$ref") for _, part, _ in _walk_values(value) if isinstance(part, dict))
     return {pointer for pointer in parts if isinstance(pointer, str)}
 
 
-def _local(schema: Any) -> set[str]:
+def _list_pointers(schema: Any) -> set[str]:
     """Return the pointers that are referred to in a schema."""
-    return {pointer for pointer in _targets(schema) if pointer == "#" or pointer.startswith("#/")}
+    return {pointer for pointer in _list_targets(schema) if pointer == "#" or pointer.startswith("#/")}
 
 
 def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
@@ -386,7 +386,7 @@ def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
     return pointer in seen
 
 
-def _ends(target: Any, still: set[str]) -> bool:
+def _has_end(target: Any, still: set[str]) -> bool:
     """Return whether something matches the target that follows none of the references in `still`."""
 
     def follow(part: dict[str, Any]) -> Any:
@@ -398,10 +398,10 @@ def _ends(target: Any, still: set[str]) -> bool:
     rest = json.loads(json.dumps(target), object_hook=follow)
     if not isinstance(rest, dict):
         return rest is not False
-    return not (_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
+    return not (_find_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
 
 
-def _words(message: str) -> list[str]:
+def _list_words(message: str) -> list[str]:
     """What in a refusal may stand in the schema, the surest first."""
     quoted = re.findall(r"""["']([^"']+)["']""", message)
     after_colon = re.findall(r"(?:type|format): (\S+)$", message)
@@ -415,7 +415,7 @@ def _words(message: str) -> list[str]:
 
 def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[int, int]:
     """Line and column of the first of the words that is a key of a schema or a value there; (0, 0) where none is."""
-    seen = list(_strings(text))
+    seen = list(_find_strings(text))
     if value is not None:
         words = [value]
     for word in words:
@@ -426,7 +426,7 @@ def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[in
     return 0, 0
 
 
-def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
+def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
     """Yield every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
     names = {"properties", "$defs", "definitions", "patternProperties"}
     stack: list[tuple[str, str]] = []  # of each open bracket: itself, and the key that its value belongs to
@@ -449,19 +449,19 @@ def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 def _depth_of_references(schema: Any) -> int:
     """No path through the schema is longer: that of the root, and of everything that is referred to, one after the other."""
-    depth, waiting, seen = _depth(schema), _targets(schema), set[str]()
+    depth, waiting, seen = _measure_depth(schema), _list_targets(schema), set[str]()
     while waiting:
         if (pointer := waiting.pop()) in seen:
             continue
         seen.add(pointer)
-        part = resolved(schema, pointer)
-        depth += _depth(part) + 1
-        waiting |= _targets(part)
+        part = resolve_pointer(schema, pointer)
+        depth += _measure_depth(part) + 1
+        waiting |= _list_targets(part)
     return depth if seen else 0
 
 
-def _depth(value: Any) -> int:
-    return max(depth for _, _, depth in _walk(value))
+def _measure_depth(value: Any) -> int:
+    return max(depth for _, _, depth in _walk_values(value))
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
@@ -473,12 +473,12 @@ def _check_regex(text: str, _grammar: str) -> None:
     trailing = len(text) - len(text.rstrip("\\"))
     if trailing % 2:
         raise TextError.at(text, len(text) - 1, "a backslash at the end escapes nothing")
-    message = _refusal(LLMatcher.grammar_from_regex(text))
+    message = _find_refusal(LLMatcher.grammar_from_regex(text))
     if message is None:
         return
     if "regex parse error" in message:
-        _, column, wrong = _caret(message)
-        raise TextError.at(text, _offset(text, column - 1), wrong)
+        _, column, wrong = _parse_caret(message)
+        raise TextError.at(text, _find_offset(text, column - 1), wrong)
     wrong = message.partition("(in regex): ")[2].partition("; ")[0].partition("\n")[0] or message.partition("\n")[0]
     if wrong.startswith("lookarounds"):
         found = re.search(r"\\[bB]", text)
@@ -486,7 +486,7 @@ def _check_regex(text: str, _grammar: str) -> None:
     raise TextError(wrong)
 
 
-def _offset(text: str, shown: int) -> int:
+def _find_offset(text: str, shown: int) -> int:
     """Return where in a pattern that is which llguidance shows with new lines, tabs and slashes escaped."""
     width, escaped = 0, False
     for offset, character in enumerate(text):
@@ -498,21 +498,21 @@ def _offset(text: str, shown: int) -> int:
 
 
 def _check_gbnf(text: str, grammar: str) -> None:
-    _bounded(to_lark(text))
-    message = _refusal(grammar)
+    _check_bounds(to_lark(text))
+    message = _find_refusal(grammar)
     if message is not None:  # no place in the text that was written
         raise TextError(_PLACE.sub("", message).partition("\n")[0])
 
 
 def _check_lark(text: str, grammar: str) -> None:
-    _bounded(text)
-    message = _refusal(grammar)
+    _check_bounds(text)
+    message = _find_refusal(grammar)
     if message is None:
         return
     place = _PLACE.match(message)
     first = _PLACE.sub("", message).partition("\n")[0]
     if "regex parse error" in message:
-        pattern, _, wrong = _caret(message)
+        pattern, _, wrong = _parse_caret(message)
         first = f"{wrong} in /{pattern}/"
     first = _PLAIN.get(first, first)
     unknown = re.match(r'unknown name: "(\w+)"', first)
@@ -522,13 +522,13 @@ def _check_lark(text: str, grammar: str) -> None:
     raise TextError(first, *map(int, place.groups())) if place else TextError(first)
 
 
-def _bounded(lark: str) -> None:
+def _check_bounds(lark: str) -> None:
     rules = len(_LARK_RULE.findall(lark)) + lark.count("(") // 3
     if rules > MOST_RULES:
         raise TextError(f"the grammar has {rules:,} rules and groups; at most {MOST_RULES:,} are allowed")
 
 
-def _refusal(grammar: str) -> str | None:
+def _find_refusal(grammar: str) -> str | None:
     """What llguidance has against it; None where it takes it, or would have to know the vocabulary."""
     from llguidance import LLMatcher
 
@@ -536,7 +536,7 @@ def _refusal(grammar: str) -> str | None:
     return messages[0] if is_error else None
 
 
-def _caret(message: str) -> tuple[str, int, str]:
+def _parse_caret(message: str) -> tuple[str, int, str]:
     """Pattern, column from 1 and fault of a regular expression that could not be parsed."""
     lines = message.partition("regex parse error:\n")[2].split("\n")
     marks = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))

@@ -167,12 +167,12 @@ class DraftFigures:
         self._is_first = True
 
     @classmethod
-    def of(cls, tokens: Iterable[DraftedStep]) -> DraftFigures:
+    def count_tokens(cls, tokens: Iterable[DraftedStep]) -> DraftFigures:
         """Return the figures of one run of the loop."""
         figures = cls()
         for token in tokens:
             figures.add(token)
-        figures.end()
+        figures.end_run()
         return figures
 
     def add(self, token: DraftedStep) -> None:
@@ -193,14 +193,14 @@ class DraftFigures:
                 self._drafting_us += current.us
                 us += current.us
             if token.draft is not None and token.draft.accepted:
-                self._count(accepted=True)
+                self._count_undecided(accepted=True)
         if not self._is_first:
             self._us, self._timed = self._us + us, self._timed + 1
         self.tokens, self.round, self._is_first = self.tokens + 1, current, False
         if current is not None and current.is_over:
             self._reject_rest()
 
-    def end(self) -> None:
+    def end_run(self) -> None:
         """End the run of the loop; another one may go on with the same reply. Tokens that were drafted and not yet decided were
         not accepted."""
         self._reject_rest()
@@ -209,9 +209,9 @@ class DraftFigures:
     def _reject_rest(self) -> None:
         """Count the rest of the present round as not accepted."""
         while self._undecided > 0:
-            self._count(accepted=False)
+            self._count_undecided(accepted=False)
 
-    def _count(self, *, accepted: bool) -> None:
+    def _count_undecided(self, *, accepted: bool) -> None:
         self._undecided -= 1
         if len(self._lately) == self.LATELY:
             self._lately_accepted -= self._lately[0]

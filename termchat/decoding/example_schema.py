@@ -23,11 +23,15 @@ def schema_of(value: Any) -> dict[str, Any]:
             "additionalProperties": False,
         }
     if isinstance(value, list):
-        return {"type": "array", "items": _merged([schema_of(item) for item in value])} if value else {"type": "array"}
+        return (
+            {"type": "array", "items": _merge_schemas([schema_of(item) for item in value])}
+            if value
+            else {"type": "array"}
+        )
     return {"type": _NAMES[type(value)]}
 
 
-def _merged(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merge_schemas(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What matches whatever one of them matches."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for schema in (one for given in schemas for one in given.get("anyOf", [given])):
@@ -46,7 +50,7 @@ def _merged(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _of_one_kind(kind: str, schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if kind == "array":
         items = [schema["items"] for schema in schemas if "items" in schema]
-        return {"type": "array", "items": _merged(items)} if items else {"type": "array"}
+        return {"type": "array", "items": _merge_schemas(items)} if items else {"type": "array"}
     if kind != "object":
         return {"type": kind}
     if any("properties" not in schema for schema in schemas):
@@ -55,7 +59,7 @@ def _of_one_kind(kind: str, schemas: Sequence[dict[str, Any]]) -> dict[str, Any]
     return {
         "type": "object",
         "properties": {
-            key: _merged([schema["properties"][key] for schema in schemas if key in schema["properties"]])
+            key: _merge_schemas([schema["properties"][key] for schema in schemas if key in schema["properties"]])
             for key in keys
         },
         "required": [key for key in keys if all(key in schema["required"] for schema in schemas)],

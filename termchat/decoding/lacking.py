@@ -15,25 +15,25 @@ _SERVANTS = frozenset(
 """Knobs with a value at which they are off, or none, that do nothing by themselves."""
 
 
-def acting(settings: SamplerSettings, lacks: Collection[str]) -> list[str]:
+def list_acting(settings: SamplerSettings, lacks: Collection[str]) -> list[str]:
     """Return the knobs among these that would do something at the values that they have, in the order of the panel."""
     return [
         name
         for name, knob in KNOBS.items()
         if name in lacks
         and hasattr(settings, name)
-        and getattr(settings, name) != _idle(name)
+        and getattr(settings, name) != _find_idle(name)
         and name not in _SERVANTS
         if knob.off is not None or name == "order"
     ]
 
 
-def without(settings: SamplerSettings, lacks: Collection[str]) -> SamplerSettings:
+def turn_off(settings: SamplerSettings, lacks: Collection[str]) -> SamplerSettings:
     """Return the same with these knobs off."""
-    return msgspec.structs.replace(settings, **{name: _idle(name) for name in acting(settings, lacks)})
+    return msgspec.structs.replace(settings, **{name: _find_idle(name) for name in list_acting(settings, lacks)})
 
 
-def _idle(name: str) -> Value:
+def _find_idle(name: str) -> Value:
     """Return the value at which a knob does nothing."""
     knob = KNOBS[name]
     return knob.default if knob.off is None else knob.off

@@ -40,9 +40,9 @@ class Divergence(NamedTuple):
         """On one line, as replies A and B; the step counts from 1."""
         cut = loss_of(self.stage) if self.stage == TEMPERATURE else f"cut by {self.stage}" if self.stage else "cut"
         told = {
-            "cut": f"{_change(self.one, self.of_one, cut)}",
-            "uncut": f"{_change(self.other, self.of_other, cut)}",
-            "overtaken": f"{_change(self.one, self.of_one)}, overtaken by {_change(self.other, self.of_other)}",
+            "cut": f"{_format_change(self.one, self.of_one, cut)}",
+            "uncut": f"{_format_change(self.other, self.of_other, cut)}",
+            "overtaken": f"{_format_change(self.one, self.of_one)}, overtaken by {_format_change(self.other, self.of_other)}",
             "forced": f"{self.other} instead of {self.one}, forced",
             "other dice": f"{self.other} instead of {self.one}, with other dice",
             "unknown": f"{self.other} instead of {self.one}",
@@ -56,13 +56,13 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
 
 
-def parting(first: Token, second: Token) -> Divergence:
+def find_parting(first: Token, second: Token) -> Divergence:
     """Why the second of two replies takes another token than the first, at the first step where they differ."""
-    here, there = _listed(first), _listed(second)
-    pieces = _piece(first, there), _piece(second, here)
+    here, there = _index_candidates(first), _index_candidates(second)
+    pieces = _find_piece(first, there), _find_piece(second, here)
 
-    of_one = _known(first.probability), _left(first.id, there)
-    of_other = _left(second.id, here), _known(second.probability)
+    of_one = _drop_nan(first.probability), _find_left(first.id, there)
+    of_other = _find_left(second.id, here), _drop_nan(second.probability)
 
     def found(cause: Cause, stage: str = "") -> Divergence:
         return Divergence(first.step, cause, *pieces, of_one, of_other, stage, tie)
@@ -76,32 +76,32 @@ def parting(first: Token, second: Token) -> Divergence:
         return found("unknown")  # a server drew, and does not tell how
     if any(here[id].noise != there[id].noise for id in common):
         return found("other dice")
-    if (stage := _cut(first.id, second, there)) is not None:
+    if (stage := _find_cut(first.id, second, there)) is not None:
         return found("cut", stage)
-    if (stage := _cut(second.id, first, here)) is not None:
+    if (stage := _find_cut(second.id, first, here)) is not None:
         return found("uncut", stage)
     return found("overtaken" if common and first.id in there else "unknown")
 
 
-def _listed(token: Token) -> dict[int, Candidate]:
+def _index_candidates(token: Token) -> dict[int, Candidate]:
     return {candidate.id: candidate for candidate in token.candidates}
 
 
-def _piece(token: Token, others: dict[int, Candidate]) -> str:
+def _find_piece(token: Token, others: dict[int, Candidate]) -> str:
     listed = next((one for one in token.candidates if one.id == token.id), others.get(token.id))
     return show_piece(listed.text if listed is not None else token.bytes.decode("utf-8", "replace"))
 
 
-def _left(id: int, listed: dict[int, Candidate]) -> float | None:
+def _find_left(id: int, listed: dict[int, Candidate]) -> float | None:
     """Its probability after the chain, if it is on record and was not cut."""
-    return _known(listed[id].probability) if id in listed and listed[id].removed_by is None else None
+    return _drop_nan(listed[id].probability) if id in listed and listed[id].removed_by is None else None
 
 
-def _known(probability: float) -> float | None:
+def _drop_nan(probability: float) -> float | None:
     return None if math.isnan(probability) else probability
 
 
-def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
+def _find_cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
     """Return the stage that cut an id at a step, "" where it is not known which; None where none did, as far as is known.
 
     One that is not listed is less likely than all that are. It is cut where all that are left are listed; and by the first
@@ -120,7 +120,7 @@ def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
     return None
 
 
-def _change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
+def _format_change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
     """Format the change of a token's probability, as "the 61% → 22%"; an unknown value is left out."""
     known = [share for share in shares if share is not None]
     digits = 1 if len(known) == 2 and percent(known[0], 0) == percent(known[1], 0) else 0

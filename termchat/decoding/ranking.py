@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from termchat.decoding.answers import AnswerError, answer_reader
-from termchat.decoding.beam_search import score
+from termchat.decoding.beam_search import score_beam
 from termchat.decoding.records import Ranked, Ranking, Reason
 
 BY_THEMSELVES = ("end", "stop", "rule")
@@ -53,11 +53,11 @@ def rank_best(walks: Iterable[Walked], length_penalty: float = 1.0) -> Ranking:
     all_ = list(walks)
     some_finished = any(one.is_finished for one in all_)
     scores = {
-        one.walk: score(one.sum_logprob, one.tokens, length_penalty)
+        one.walk: score_beam(one.sum_logprob, one.tokens, length_penalty)
         for one in all_
         if one.sum_logprob is not None and one.tokens and (one.is_finished or not some_finished)
     }
-    all_.sort(key=lambda one: (_down(scores.get(one.walk)), _down(one.mean_logprob), one.walk))
+    all_.sort(key=lambda one: (_sort_key(scores.get(one.walk)), _sort_key(one.mean_logprob), one.walk))
     return Ranking([Ranked(one.walk, scores.get(one.walk), one.mean_logprob, one.tokens) for one in all_])
 
 
@@ -80,11 +80,11 @@ def rank_votes(
     votes = Counter(found for found in answers.values() if found is not None)
     means: defaultdict[str | None, float] = defaultdict(lambda: math.inf)
     for one in all_:
-        means[answers[one.walk]] = min(means[answers[one.walk]], _down(one.mean_logprob))
+        means[answers[one.walk]] = min(means[answers[one.walk]], _sort_key(one.mean_logprob))
 
     def place(one: Walked) -> tuple[float, float, str, float, int]:
         found = answers[one.walk]
-        return -votes.get(found or "", 0), means[found], found or "", _down(one.mean_logprob), one.walk
+        return -votes.get(found or "", 0), means[found], found or "", _sort_key(one.mean_logprob), one.walk
 
     all_.sort(key=place)
     ranked = []
@@ -97,7 +97,7 @@ def rank_votes(
     return Ranking(ranked)
 
 
-def tally(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
+def count_votes(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
     """Count equal ranked results, best first: the answers of a vote, else the replies by `texts`. Results without a score
     are left out.
     """
@@ -113,12 +113,12 @@ def left_out(ranking: Ranking) -> list[int]:
     return sorted(one.walk for one in ranking.walks if one.score is None)
 
 
-def agreement(ranked: Sequence[Tally]) -> float | None:
+def compute_agreement(ranked: Sequence[Tally]) -> float | None:
     """Return the share of counted replies with the first answer; None without an answer."""
     counted = sum(one.votes for one in ranked)
     return ranked[0].votes / counted if counted else None
 
 
-def _down(score: float | None) -> float:
+def _sort_key(score: float | None) -> float:
     """Sort key: descending, unknown last."""
     return math.inf if score is None or math.isnan(score) else -score

@@ -198,7 +198,7 @@ class PackedCandidates(Sequence[Candidate]):
         self.packed = packed
         self._listed: list[Candidate] | None = None
 
-    def listed(self) -> list[Candidate]:
+    def unpack_list(self) -> list[Candidate]:
         if self._listed is None:
             self._listed = _unpack(self.packed)
         return self._listed
@@ -208,18 +208,18 @@ class PackedCandidates(Sequence[Candidate]):
     @overload
     def __getitem__(self, index: slice) -> list[Candidate]: ...
     def __getitem__(self, index: int | slice) -> Candidate | list[Candidate]:
-        return self.listed()[index]
+        return self.unpack_list()[index]
 
     def __len__(self) -> int:
-        return len(self.listed())
+        return len(self.unpack_list())
 
     def __eq__(self, other: object) -> bool:
-        return self.listed() == (other.listed() if isinstance(other, PackedCandidates) else other)
+        return self.unpack_list() == (other.unpack_list() if isinstance(other, PackedCandidates) else other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self.listed())
+        return repr(self.unpack_list())
 
 
 _unpack = msgspec.msgpack.Decoder(list[Candidate]).decode
@@ -487,7 +487,7 @@ UNTOLD: dict[type, dict[str, Any]] = {
 """What fields are that an engine does not tell. JSON lacks them then."""
 
 
-def untold(value: msgspec.Struct) -> set[str]:
+def list_untold(value: msgspec.Struct) -> set[str]:
     """Return the fields that its engine did not tell."""
     found = set()
     for name, nothing in UNTOLD[type(value)].items():  # of each candidate of each token: it has to be quick
@@ -519,7 +519,7 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        for name in untold(value) if type(value) in UNTOLD else ():
+        for name in list_untold(value) if type(value) in UNTOLD else ():
             del named[name]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):

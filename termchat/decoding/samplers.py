@@ -219,7 +219,7 @@ class Tuning(SamplerSettings, frozen=True):
         """Whether the model is to think; None leaves it to the template."""
         return None if self.think == THINK_AUTO else self.think > 0
 
-    def turned(self, changes: Mapping[str, object]) -> "Tuning":
+    def turn_knobs(self, changes: Mapping[str, object]) -> "Tuning":
         """Return a copy with some knobs turned.
 
         Raises:
@@ -232,7 +232,7 @@ class Tuning(SamplerSettings, frozen=True):
             checked[name] = KNOBS[name].check(value)
         return msgspec.structs.replace(self, **checked)
 
-    def differing(self, other: "Tuning | None" = None) -> dict[str, Value]:
+    def find_differing(self, other: "Tuning | None" = None) -> dict[str, Value]:
         """Return the values that differ from `other`, by knob; None means the defaults."""
         before = other or Tuning()
         return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}

@@ -257,7 +257,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingError(f"{self.name} must not contain empty strings (found {text!r})")
         checked = tuple(dict.fromkeys(map(well_formed, texts)))
         try:
-            return checked if self.kind == "texts" else biases.checked(checked)
+            return checked if self.kind == "texts" else biases.check_biases(checked)
         except biases.BiasError as error:
             raise SettingError(f"{self.name} {error}") from None
 

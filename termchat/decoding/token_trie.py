@@ -55,7 +55,7 @@ class TokenTrie:
         self.first_parted: int | None = None
         """How many tokens all have in common before the first two differ; None while no two do."""
 
-    def ids(self, walk: int) -> Sequence[int]:
+    def list_ids(self, walk: int) -> Sequence[int]:
         """Return all tokens of a walk; () of one that is not there."""
         return self._ids.get(walk, ())
 
@@ -66,7 +66,7 @@ class TokenTrie:
             self._places[walk] = self._root
             insort(self._root.walks, walk)
 
-    def append(self, walk: int, id: int) -> None:
+    def append_token(self, walk: int, id: int) -> None:
         """The next token of a walk, which is added where it is not there yet."""
         self.add(walk)
         self._ids[walk].append(id)
@@ -81,25 +81,25 @@ class TokenTrie:
             if len(run.children) > 1:
                 self.first_parted = run.end if self.first_parted is None else min(run.end, self.first_parted)
         else:
-            child = self._cut(child)
+            child = self._cut_run(child)
             insort(child.walks, walk)
         run.children.sort(key=attrgetter("first"))
         self._places[walk] = child
         if child.walks == run.walks and run.parent is not None:
-            self._join(run, child)
+            self._join_child(run, child)
 
-    def stretches(self) -> Iterator[TrieStretch]:
+    def list_stretches(self) -> Iterator[TrieStretch]:
         """Yield every run before those that follow it, in order: the drawing, line by line."""
-        open_ = _following(self._root, 0)
+        open_ = _list_following(self._root, 0)
         while open_:
             run, level, last = open_.pop()
             ids = self._ids[run.first][run.begin : run.end]
             going = {walk for child in run.children for walk in child.walks}
             over = tuple(walk for walk in run.walks if walk not in going)
             yield TrieStretch(level, run.begin, ids, tuple(run.walks), last, over)
-            open_ += _following(run, level + 1)
+            open_ += _list_following(run, level + 1)
 
-    def parted(self, a: int, b: int) -> int | None:
+    def count_shared(self, a: int, b: int) -> int | None:
         """Return how many tokens two walks begin with together, if they differ after these; None while one begins as the
         other is.
         """
@@ -131,7 +131,7 @@ class TokenTrie:
             waiting += run.children
         return 1 - alone / tokens if tokens else None
 
-    def _cut(self, run: TokenRun) -> TokenRun:
+    def _cut_run(self, run: TokenRun) -> TokenRun:
         """Leave a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
         if run.end == run.begin + 1:
             return run
@@ -143,7 +143,7 @@ class TokenTrie:
         run.begin, run.parent = head.end, head
         return head
 
-    def _join(self, run: TokenRun, child: TokenRun) -> None:
+    def _join_child(self, run: TokenRun, child: TokenRun) -> None:
         """The only child of a run, which all its walks went on to, becomes a part of it."""
         run.end, run.children = child.end, child.children
         for one in run.children:
@@ -153,6 +153,6 @@ class TokenTrie:
                 self._places[walk] = run
 
 
-def _following(run: TokenRun, level: int) -> list[tuple[TokenRun, int, bool]]:
+def _list_following(run: TokenRun, level: int) -> list[tuple[TokenRun, int, bool]]:
     """Return the children of a run, the last one first."""
     return [(child, level, at == 0) for at, child in enumerate(reversed(run.children))]

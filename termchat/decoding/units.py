@@ -43,7 +43,7 @@ _KEPT = 512
 """Characters of a unit that has not ended which are looked at again."""
 
 
-def _sentences(text: str, begins_line: bool) -> Iterator[int]:
+def _find_sentences(text: str, begins_line: bool) -> Iterator[int]:
     at, says = 0, False
     for match in _SENTENCE.finditer(text):
         says = says or _CONTENT.search(text, at, match.end()) is not None
@@ -52,13 +52,13 @@ def _sentences(text: str, begins_line: bool) -> Iterator[int]:
             continue
         end = match.end()
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
-        if match["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
+        if match["open"] == "." and _is_abbreviation(before, text[end : end + _NEAR]):
             continue
         says = False
         yield at
 
 
-def _abbreviates(text: str, following: str) -> bool:
+def _is_abbreviation(text: str, following: str) -> bool:
     """Return whether the point at the end of a text belongs to an abbreviation or a number; `following` comes after it."""
     if _NUMBERED.search(text):
         return True
@@ -69,7 +69,7 @@ def _abbreviates(text: str, following: str) -> bool:
     return _NEVER.fullmatch(word) is not None or (len(word) == 1 and word.isalpha() and word != "i")
 
 
-def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
+def _find_before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
     """Return what finds the ends of units that stand before such a border, if something does."""
 
     def ends(text: str, _begins_line: bool) -> Iterator[int]:
@@ -83,20 +83,20 @@ def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
 
 
 _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
-    "sentences": _sentences,
-    "lines": _before(_LINE),
-    "paragraphs": _before(_PARAGRAPH),
+    "sentences": _find_sentences,
+    "lines": _find_before(_LINE),
+    "paragraphs": _find_before(_PARAGRAPH),
 }
 """Where units end in a text; the last may need what follows it to be sure."""
 
 
 def ends_sentence(text: str, following: str) -> bool:
     """Return whether a sentence ends with `text`, but for white space, where `following` comes next ("" when nothing does)."""
-    ends = [end for end in _sentences(text + following, True) if end <= len(text)]
+    ends = [end for end in _find_sentences(text + following, True) if end <= len(text)]
     return bool(ends) and not text[ends[-1] :].strip()
 
 
-def beginning(data: bytes) -> str:
+def decode_beginning(data: bytes) -> str:
     """Decode the beginning of a text. Of half a character return one that it may be: a closing mark or an emoji where that is
     possible, else U+FFFD."""
     text = data.decode("utf-8", "ignore")
@@ -116,10 +116,10 @@ class UnitCounter:
         self._begins_line = True
         self._count = 0
 
-    def push(self, text: str) -> None:
+    def push_text(self, text: str) -> None:
         self._open += text
 
-    def count(self, following: str) -> int:
+    def count_ended(self, following: str) -> int:
         """Return the number of units that have ended, if `following` comes next."""
         ends = [end for end in self._ends(self._open + following, self._begins_line) if end <= len(self._open)]
         self._count += len(ends)

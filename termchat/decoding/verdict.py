@@ -22,7 +22,7 @@ from termchat.decoding.constraint_check import (
     draft_of,
     parse_exactly,
 )
-from termchat.decoding.deadline import deadline
+from termchat.decoding.deadline import interrupt_after
 from termchat.decoding.partial_json import PartialDocument, Standing, shown_path
 from termchat.decoding.text_error import TextError
 
@@ -67,21 +67,21 @@ def verdict_on(constraint: Constraint, data: bytes) -> Judgement:
 
 
 def _on_text(constraint: Constraint, data: bytes) -> Judgement:
-    followed = _following(constraint)
-    fits = followed.follow(data)
+    followed = _make_follower(constraint)
+    fits = followed.follow_bytes(data)
     if fits < len(data):
-        return Judgement("invalid", f"{_character(data, fits)} does not fit")
+        return Judgement("invalid", f"{_read_character(data, fits)} does not fit")
     if followed.matcher.is_accepting():
         return Judgement("valid")
-    after = _allowed(followed.matcher)
+    after = _read_allowed(followed.matcher)
     return Judgement("incomplete", f"{described_bytes(after)} must follow" if after.allowed else "")
 
 
 def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
     """What may follow these bytes; None where they do not fit, or where that is not known without the vocabulary."""
     try:
-        followed = _following(constraint)
-        return _allowed(followed.matcher) if followed.follow(data) == len(data) else None
+        followed = _make_follower(constraint)
+        return _read_allowed(followed.matcher) if followed.follow_bytes(data) == len(data) else None
     except (NotChecked, TextError):
         return None
 
@@ -102,9 +102,9 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
 
         # Every JSON text, with any white space and all escapes but that of a slash.
         any_json = LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})
-        followed = _followed(any_json)
-        if followed.follow(data) == len(data) and not followed.matcher.is_accepting():
-            return Judgement("incomplete", _where_it_ends(PartialDocument().standing(text)))
+        followed = _follow_grammar(any_json)
+        if followed.follow_bytes(data) == len(data) and not followed.matcher.is_accepting():
+            return Judgement("incomplete", _where_it_ends(PartialDocument().find_standing(text)))
         return Judgement("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
     except TextError as error:
         return Judgement("invalid", f"not JSON: {error.message}")
@@ -115,8 +115,8 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     from jsonschema.exceptions import best_match
 
     try:
-        with deadline(_SECONDS):
-            fault = best_match(_validator(constraint.text).iter_errors(value))
+        with interrupt_after(_SECONDS):
+            fault = best_match(_make_validator(constraint.text).iter_errors(value))
     except (NotChecked, TextError):
         raise
     except RecursionError:
@@ -142,7 +142,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @lru_cache(8)
-def _validator(text: str) -> Any:
+def _make_validator(text: str) -> Any:
     """Return the validator of a schema.
 
     Raises:
@@ -175,15 +175,15 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
         if isinstance(value, Exact) and abs(value.adjusted()) > _LONGEST_EXPONENT:
             raise NotChecked("multipleOf: a number is too large")
         if (Fraction(value) / Fraction(unit)).denominator != 1:
-            yield _fault(f"{value!r} is not a multiple of {unit!r}")
+            yield _make_fault(f"{value!r} is not a multiple of {unit!r}")
 
 
 def _string_rule(keyword: str, fault: str) -> Any:
     """Return the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
     def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not _matches(keyword, rule, value):
-            yield _fault(fault.format(value, rule))
+        if validator.is_type(value, "string") and not _matches_rule(keyword, rule, value):
+            yield _make_fault(fault.format(value, rule))
 
     return check
 
@@ -192,7 +192,7 @@ def _pattern_properties(validator: Any, rules: dict[str, Any], value: Any, _sche
     if validator.is_type(value, "object"):
         for pattern, rule in rules.items():
             for key, item in value.items():
-                if _matches("pattern", pattern, key):
+                if _matches_rule("pattern", pattern, key):
                     yield from validator.descend(item, rule, path=key, schema_path=pattern)
 
 
@@ -200,19 +200,19 @@ def _additional_properties(check_rest: Any) -> Any:
     def check(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "object"):
             patterns = schema.get("patternProperties", {})
-            named = {key: True for key in value if any(_matches("pattern", pattern, key) for pattern in patterns)}
+            named = {key: True for key in value if any(_matches_rule("pattern", pattern, key) for pattern in patterns)}
             yield from check_rest(validator, rule, value, {"properties": {**schema.get("properties", {}), **named}})
 
     return check
 
 
-def _fault(message: str) -> Any:
+def _make_fault(message: str) -> Any:
     from jsonschema.exceptions import ValidationError
 
     return ValidationError(message)
 
 
-def _matches(keyword: str, rule: str, text: str) -> bool:
+def _matches_rule(keyword: str, rule: str, text: str) -> bool:
     """Return whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
 
     Raises:
@@ -221,7 +221,7 @@ def _matches(keyword: str, rule: str, text: str) -> bool:
     from llguidance import LLMatcher
 
     # With the escapes that a grammar of replies lacks: what was read may have any character.
-    followed = _followed(LLMatcher.grammar_from_json_schema({"type": "string", keyword: rule}))
+    followed = _follow_grammar(LLMatcher.grammar_from_json_schema({"type": "string", keyword: rule}))
     if followed.refusal.startswith("Unsatisfiable"):
         return False
     if followed.refusal.startswith("Unknown format"):  # a remark, as in the drafts
@@ -232,10 +232,10 @@ def _matches(keyword: str, rule: str, text: str) -> bool:
         data = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").encode()
     except UnicodeEncodeError:
         raise NotChecked("a string has half of a character") from None
-    return followed.follow(data) == len(data) and bool(followed.matcher.is_accepting())
+    return followed.follow_bytes(data) == len(data) and bool(followed.matcher.is_accepting())
 
 
-def pretty(text: str) -> str | None:
+def format_json(text: str) -> str | None:
     """JSON with a line for each value; None where the text is not JSON."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
@@ -255,7 +255,7 @@ def described_bytes(after: AllowedBytes) -> str:
             ranges.append([byte, byte])
     if sum(high - low + 1 for low, high in ranges if high < 128) > _MANY:
         missing = [byte for byte in range(32, 127) if byte not in after.allowed]
-        shown = "any character" + (f" but {' '.join(map(_shown, missing))}" if missing else "")
+        shown = "any character" + (f" but {' '.join(map(_show_byte, missing))}" if missing else "")
         parts = [shown]
     else:
         spaces = all(byte in after.allowed for byte in b"\t\n\r ")
@@ -263,7 +263,7 @@ def described_bytes(after: AllowedBytes) -> str:
         for low, high in ranges:
             if low < 128 and not (spaces and low in b"\t\n\r "):
                 plain = high - low >= 2 and low >= 33 and high <= 126
-                parts += [f"{chr(low)}-{chr(high)}"] if plain else map(_shown, range(low, high + 1))
+                parts += [f"{chr(low)}-{chr(high)}"] if plain else map(_show_byte, range(low, high + 1))
         if any(high >= 128 for _, high in ranges):
             parts.append("characters beyond ASCII")
     if after.may_end:
@@ -275,11 +275,11 @@ _MANY = 85
 _NAMED = {9: "tab", 10: "newline", 13: "return", 32: "space", 44: '","'}
 
 
-def _shown(byte: int) -> str:
+def _show_byte(byte: int) -> str:
     return _NAMED.get(byte) or (chr(byte) if 32 < byte < 127 else f"0x{byte:02x}")
 
 
-def _character(data: bytes, at: int) -> str:
+def _read_character(data: bytes, at: int) -> str:
     before = data[:at].decode("utf-8", "replace")
     rest = data[at : at + 4].decode("utf-8", "replace")[:1]
     return f"{json.dumps(rest, ensure_ascii=False)} at character {len(before) + 1}"
@@ -293,7 +293,7 @@ class _Followed:
         self.refusal = next((line[7:] for line in lines if line.startswith("error: ")), lines[0])
         self._base, self.matcher, self.data, self.fits = base, base.deep_copy(), b"", 0
 
-    def follow(self, data: bytes) -> int:
+    def follow_bytes(self, data: bytes) -> int:
         """Read on, where the data begin with those before; return how many bytes fit.
 
         Raises:
@@ -308,7 +308,7 @@ class _Followed:
         return self.fits
 
 
-def _allowed(matcher: LLMatcher) -> AllowedBytes:
+def _read_allowed(matcher: LLMatcher) -> AllowedBytes:
     import numpy as np
 
     may_end = bool(matcher.is_accepting())
@@ -318,16 +318,16 @@ def _allowed(matcher: LLMatcher) -> AllowedBytes:
     return AllowedBytes(allowed, forced, may_end)
 
 
-def _following(constraint: Constraint) -> _Followed:
+def _make_follower(constraint: Constraint) -> _Followed:
     """Return the matcher of a constraint.
 
     Raises:
         NotChecked, TextError: it has none.
     """
-    grammar = _checked(constraint.kind, constraint.text)
+    grammar = _check_grammar(constraint.kind, constraint.text)
     if isinstance(grammar, TextError):
         raise grammar
-    followed = _followed(grammar)
+    followed = _follow_grammar(grammar)
     if followed.refusal:
         named = constraint.kind in ("gbnf", "lark") and "<" in constraint.text
         raise NotChecked("the constraint names tokens that are no text" if named else followed.refusal)
@@ -335,7 +335,7 @@ def _following(constraint: Constraint) -> _Followed:
 
 
 @lru_cache(8)
-def _checked(kind: Kind, text: str) -> str | TextError:
+def _check_grammar(kind: Kind, text: str) -> str | TextError:
     """Return the grammar of a constraint, or its fault."""
     try:
         return check(Constraint(kind, text))
@@ -344,7 +344,7 @@ def _checked(kind: Kind, text: str) -> str | TextError:
 
 
 @lru_cache(256)
-def _followed(grammar: str) -> _Followed:
+def _follow_grammar(grammar: str) -> _Followed:
     from llguidance import LLMatcher, LLParserLimits
 
     return _Followed(LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=LLParserLimits(verbose_errors=False)))

@@ -52,7 +52,7 @@ class Outbox:
 
     def write(self, data: bytes) -> None:
         with self._lock:
-            written = 0 if self._rest else _written(self._descriptor, data)
+            written = 0 if self._rest else _write_some(self._descriptor, data)
             self._rest += data[written:]
             if self._rest and not self._writing:
                 self._writing = True
@@ -71,7 +71,7 @@ class Outbox:
                 poller.poll(_LOOK)
                 with self._lock:
                     if not self._closed:
-                        del self._rest[: _written(descriptor, self._rest)]
+                        del self._rest[: _write_some(descriptor, self._rest)]
                     if self._closed or not self._rest:
                         self._writing = False
                         return
@@ -79,7 +79,7 @@ class Outbox:
             os.close(descriptor)
 
 
-def _listens(server: str) -> bool:
+def _is_listening(server: str) -> bool:
     """Return whether a server listens at HOST:PORT."""
     host, _, port = server.rpartition(":")
     try:
@@ -89,7 +89,7 @@ def _listens(server: str) -> bool:
     return True
 
 
-def _written(descriptor: int, data: bytes | bytearray) -> int:
+def _write_some(descriptor: int, data: bytes | bytearray) -> int:
     """Write as much as the pipe takes; return the number of bytes that need not be written again."""
     try:
         return os.write(descriptor, data)
@@ -207,16 +207,16 @@ class LocalEngine:
                 break
         for number, event in found:
             if isinstance(event, Loaded):
-                self._offers = event.info.abilities.features()
+                self._offers = event.info.abilities.list_features()
             if is_last(event) and self._open.pop(number, None) is not None:
                 self._since_answer = 0
         return found
 
     def close(self) -> None:
         if self._process is not None:
-            self._ended()
+            self._end_process()
 
-    def _ended(self, within: float = 1.0) -> int:
+    def _end_process(self, within: float = 1.0) -> int:
         """Close the pipes, which ends the process, and wait for that; its exit code."""
         process = self._process
         assert process is not None
@@ -240,18 +240,18 @@ class LocalEngine:
         try:
             if self._since_answer > _LONGEST_ANSWER:
                 raise wire.FrameError(f"more than {size(_LONGEST_ANSWER)} without an end")
-            return self._frames.feed(data)
+            return self._frames.feed_bytes(data)
         except wire.FrameError as error:
-            raise self._refuse(error) from error
+            raise self._refuse_message(error) from error
 
-    def _refuse(self, error: wire.FrameError) -> EngineError:
+    def _refuse_message(self, error: wire.FrameError) -> EngineError:
         return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
     def _make_frames(self) -> wire.Frames[tuple[int, Event]]:
         """Make the reader of the worker's frames, whose tokens are stored as encoded there."""
         return wire.Frames(wire.EVENTS, keeps_bytes=True)
 
-    def _launch(self) -> tuple[list[str], dict[str, str]]:
+    def _build_launch(self) -> tuple[list[str], dict[str, str]]:
         """Return the command line of the process, and its environment.
 
         Raises:
@@ -267,7 +267,7 @@ class LocalEngine:
         return self._command or [sys.executable, "-P", "-m", WORKER], environment
 
     def _start(self) -> None:
-        command, environment = self._launch()
+        command, environment = self._build_launch()
         log = self._open_log()
         self._log_start = log.tell() if log is not None else None
         try:
@@ -313,10 +313,10 @@ class LocalEngine:
         replies = (number for number, command in self._open.items() if isinstance(command, Generate))
         number = next(replies, min(self._open, default=0))
         self._open.clear()
-        code = self._ended(_DYING if failure is None else 0.2)
-        return number, failure if failure is not None else self._failure(code)
+        code = self._end_process(_DYING if failure is None else 0.2)
+        return number, failure if failure is not None else self._describe_failure(code)
 
-    def _failure(self, code: int) -> Failed:
+    def _describe_failure(self, code: int) -> Failed:
         """Describe why the process ended unasked, with this exit code."""
         how = f"with exit code {code}"
         if code < 0:
@@ -329,13 +329,13 @@ class LocalEngine:
             return Failed(
                 "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
-        if code == -signal.SIGABRT and self._rpc and any(_RPC_SIGN in line for line in self._tail()):
-            return Failed("engine", f"{self._gone()} broke off, and the engine process ended with it", _RPC_HINT)
+        if code == -signal.SIGABRT and self._rpc and any(_RPC_SIGN in line for line in self._read_tail()):
+            return Failed("engine", f"{self._find_gone()} broke off, and the engine process ended with it", _RPC_HINT)
         return Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
 
-    def _gone(self) -> str:
+    def _find_gone(self) -> str:
         """Find which of the rpc servers is gone, as far as a moment tells."""
-        silent = [server for server in self._rpc if not _listens(server)]
+        silent = [server for server in self._rpc if not _is_listening(server)]
         among = silent or list(self._rpc)
         return f"the rpc server {among[0]}" if len(among) == 1 else f"one of the rpc servers {', '.join(among)}"
 
@@ -344,10 +344,10 @@ class LocalEngine:
         during work are no reason.
         """
         pattern = re.compile("|".join((_DYING_WORDS, *more)))
-        reasons = [line for line in self._tail() if pattern.search(line)]
+        reasons = [line for line in self._read_tail() if pattern.search(line)]
         return reasons[-1].strip()[:300] if reasons else ""
 
-    def _tail(self) -> list[str]:
+    def _read_tail(self) -> list[str]:
         """Return the last lines of the log, as far as they are of this process."""
         if self._log is None or self._log_start is None:
             return []

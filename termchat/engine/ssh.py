@@ -129,7 +129,7 @@ class SshEngine(LocalEngine):
         self._unlogged: IO[bytes] | None = None
         self._patience = self._silent = self._looked = 0.0
 
-    def _launch(self) -> tuple[list[str], dict[str, str]]:
+    def _build_launch(self) -> tuple[list[str], dict[str, str]]:
         if sys.platform == "win32":
             raise EngineError("engine", "ssh:// engines do not work on Windows", "use a server's URL, or WSL")
         self._before = b""
@@ -188,14 +188,14 @@ class SshEngine(LocalEngine):
 
     def _read(self, data: bytes) -> list[tuple[int, Event]]:
         self._silent, self._looked = 0.0, monotonic()
-        events = super()._read(data if self._before is None else self._greeted(data))
+        events = super()._read(data if self._before is None else self._read_hello(data))
         return [(number, _drop_impossible(event)) for number, event in events]
 
-    def _refuse(self, error: wire.FrameError) -> EngineError:
+    def _refuse_message(self, error: wire.FrameError) -> EngineError:
         what = f"invalid message from {self._address.shown}: {error}"
         return EngineError("engine", what, "install the same termchat on both machines")
 
-    def _greeted(self, data: bytes) -> bytes:
+    def _read_hello(self, data: bytes) -> bytes:
         """What follows the hello, b"" while it has not come.
 
         Raises:
@@ -204,37 +204,39 @@ class SshEngine(LocalEngine):
         assert self._before is not None
         self._before += data
         try:
-            heard = wire.heard(self._before)
+            heard = wire.find_hello(self._before)
         except wire.FrameError as error:
-            raise self._refuse(error) from error
+            raise self._refuse_message(error) from error
         if heard is None:
             if len(self._before) > _MOST_STRAY:
                 self._before = self._before[: self._before.rfind(b"\n")]  # the line that it is printing is cut
                 raise self._no_worker("printed a lot, and no worker started")
             return b""
         _, hello, rest = heard
-        if hello.protocol != wire.protocol():
-            raise self._mismatch(hello.termchat)
+        if hello.protocol != wire.digest_protocol():
+            raise self._describe_mismatch(hello.termchat)
         self._before, self.there = None, hello.termchat
         self._patience = hello.beats * _MISSED
         super()._write((wire.BEAT if hello.beats > 0 else b"") + self._waiting)
         self._waiting.clear()
         return rest
 
-    def _mismatch(self, there: str) -> EngineError:
+    def _describe_mismatch(self, there: str) -> EngineError:
         name, here = self._address.shown, termchat.__version__
         if there == here:
             what = f"{name} runs another build of termchat {there} than this machine"
             return EngineError("engine", what, "install the same build on both")
-        newer, older = (name, "this machine") if _parts(there) > _parts(here) else ("this machine", name)
-        wanted = max(there, here, key=_parts)
+        newer, older = (
+            (name, "this machine") if _split_version(there) > _split_version(here) else ("this machine", name)
+        )
+        wanted = max(there, here, key=_split_version)
         return EngineError(
             "engine",
             f"{name} runs termchat {there}, this machine {here}: they do not understand each other",
             f"install termchat {wanted} on {older}, as on {newer}",
         )
 
-    def _failure(self, code: int) -> Failed:
+    def _describe_failure(self, code: int) -> Failed:
         name = self._address.shown
         cut = (_CUT,) if code == _UNREACHED else ("Killed",)
         said = one_line(self._last_reason(*cut), _LONGEST) if self._before is None else self._last_said()
@@ -265,12 +267,12 @@ class SshEngine(LocalEngine):
 
     def _last_said(self) -> str:
         """Return the last line on stderr: of ssh, or of the remote shell before the hello."""
-        lines = [line for line in self._tail() if line.strip()]
+        lines = [line for line in self._read_tail() if line.strip()]
         return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 
-    def _tail(self) -> list[str]:
+    def _read_tail(self) -> list[str]:
         if self._unlogged is None:
-            return super()._tail()
+            return super()._read_tail()
         self._unlogged.seek(max(0, os.fstat(self._unlogged.fileno()).st_size - 4096))
         return self._unlogged.read().decode("utf-8", "replace").splitlines()
 
@@ -284,5 +286,5 @@ def _drop_impossible(event: Event) -> Event:
     return event
 
 
-def _parts(version: str) -> list[int]:
+def _split_version(version: str) -> list[int]:
     return [int(part) if part.isdigit() else 0 for part in version.split(".")]

@@ -62,7 +62,7 @@ class Frames(Generic[T]):
         self._buffer = bytearray()
         self.beats = 0
 
-    def feed(self, data: bytes) -> list[T]:
+    def feed_bytes(self, data: bytes) -> list[T]:
         """Take bytes and return the messages they complete.
 
         Raises:
@@ -119,11 +119,11 @@ class Hello(msgspec.Struct, frozen=True):
 
 def hello() -> bytes:
     """What a worker on another machine sends before its first frame."""
-    body = msgspec.json.encode(Hello(termchat.__version__, protocol(), BEATS_S))
+    body = msgspec.json.encode(Hello(termchat.__version__, digest_protocol(), BEATS_S))
     return _SIGN + len(body).to_bytes(_HEAD, "little") + body
 
 
-def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
+def find_hello(data: bytes) -> tuple[bytes, Hello, bytes] | None:
     """What came before a hello, the hello, and what follows it; None while it has not arrived whole.
 
     Raises:
@@ -144,26 +144,26 @@ def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
         raise FrameError(f"its hello: {explain_unreadable(error)}") from error
 
 
-def protocol() -> str:
+def digest_protocol() -> str:
     """Return a digest of every command and event, field by field: workers with the same one understand each other."""
     found: dict[str, str] = {}
-    _describe((Command, Event), found)
+    _describe_type((Command, Event), found)
     return f"{zlib.crc32(repr(sorted(found.items())).encode()):08x}"
 
 
-def _describe(kind: Any, found: dict[str, str]) -> str:
+def _describe_type(kind: Any, found: dict[str, str]) -> str:
     """Describe a type, the same on every machine; add its structs to `found`."""
     if isinstance(kind, tuple):
-        return ", ".join(_describe(one, found) for one in kind)
+        return ", ".join(_describe_type(one, found) for one in kind)
     if arguments := get_args(kind):
         origin = get_origin(kind)
         if origin is Annotated:  # what is said of a type does not travel
-            return _describe(arguments[0], found)
+            return _describe_type(arguments[0], found)
         name = "union" if origin in (Union, UnionType) else getattr(origin, "__name__", "")
-        return f"{name}[{_describe(arguments, found)}]"
+        return f"{name}[{_describe_type(arguments, found)}]"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in found:
         found[kind.__name__] = ""  # a struct may hold itself
         config, fields = kind.__struct_config__, msgspec.structs.fields(kind)
-        inside = [f"{field.encode_name}: {_describe(field.type, found)}" for field in fields]
+        inside = [f"{field.encode_name}: {_describe_type(field.type, found)}" for field in fields]
         found[kind.__name__] = f"{config.tag} {config.array_like} {'; '.join(inside)}"
     return kind.__name__ if isinstance(kind, type) else repr(kind)

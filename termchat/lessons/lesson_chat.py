@@ -22,7 +22,7 @@ def begin_chat(own: Chat, lesson: Lesson, left: Session | None = None) -> Chat:
     if left is not None:
         system, raw = left.conversation.first_system, left.conversation.raw
     begins = Session(
-        tuning=Tuning().turned(opening.knobs),
+        tuning=Tuning().turn_knobs(opening.knobs),
         origins=dict.fromkeys(KNOBS, LESSON),
         view=View(lesson=lesson.id),
         conversation=Conversation(system, raw=raw),
@@ -42,5 +42,5 @@ def begin_chat(own: Chat, lesson: Lesson, left: Session | None = None) -> Chat:
     session.conversation.title, session.conversation.unsent.draft = lesson.title, opening.text
     chat = own.beside(session, begins)
     chat.set_breakpoints([Breakpoint(conditions.parse(rule)) for rule in opening.rules])
-    chat.constrain(opening.constraint)
+    chat.set_constraint(opening.constraint)
     return chat

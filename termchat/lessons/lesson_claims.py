@@ -33,13 +33,13 @@ class MeasuredClaim(NamedTuple):
 def measure_claim(host: Host, claim: Claim) -> MeasuredClaim:
     """Make the reply of a claim on a host with a model, and check it."""
     session = Session(
-        tuning=Tuning().turned({"seed": SEED, "max_tokens": MOST_TOKENS, **claim.knobs}),
+        tuning=Tuning().turn_knobs({"seed": SEED, "max_tokens": MOST_TOKENS, **claim.knobs}),
         conversation=Conversation(claim.system, raw=claim.raw),
         breakpoints=tuple(Breakpoint(conditions.parse(rule)) for rule in claim.rules),
         kept={},
     )
     chat = Chat(host, session, keep_logits=False)
-    chat.constrain(claim.constraint)
+    chat.set_constraint(claim.constraint)
     if claim.prefill:
         chat.begin_with(claim.prefill)
     if claim.beams:
@@ -53,8 +53,8 @@ def measure_claim(host: Host, claim: Claim) -> MeasuredClaim:
     if claim.again:
         chat.forks.regenerate()
         refused = _pump_to_end(chat) or refused
-    tokens = [Place(span.node.number, index) for span in chat.conversation.reply() for index in range(span.count)]
-    if chat.failure is not None or refused or not chat.conversation.reply():
+    tokens = [Place(span.node.number, index) for span in chat.conversation.find_reply() for index in range(span.count)]
+    if chat.failure is not None or refused or not chat.conversation.find_reply():
         why = chat.failure.message if chat.failure is not None else refused or "there is no reply"
         return MeasuredClaim(claim, None, why)
     at = claim.at
@@ -70,7 +70,7 @@ def _pump_to_end(chat: Chat) -> str:
     """Pump until the chat's replies are over; return why they were refused, "" if they were not."""
     refused, running = "", True
     while running:
-        for change in chat.pump(0.05):
+        for change in chat.pump_events(0.05):
             if isinstance(change, Notice) and change.severity == "error":
                 refused = change.message
         queued = bool(chat.turns.queue) and chat.phase == "idle" and not refused

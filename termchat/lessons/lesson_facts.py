@@ -14,13 +14,13 @@ from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.conversation.reply_facts import constraint_cost
 from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding import conditions
-from termchat.decoding.conditions import Length, Stop, Text, Threshold, compiled
-from termchat.decoding.constraint import GRAMMAR, shown
+from termchat.decoding.conditions import Length, Stop, Text, Threshold, compile_text
+from termchat.decoding.constraint import GRAMMAR, format_constraint
 from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import UNKNOWN, Candidate, Explanation, Ranked, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS, Value
@@ -94,12 +94,12 @@ class ReplyFacts(FactSet):
 
     def __init__(self, conversation: Conversation, end: Node) -> None:
         self._chat, self.end = conversation, end
-        self.spans = conversation.reply(end.number)
+        self.spans = conversation.find_reply(end.number)
 
     @cached_property
     def ids(self) -> list[int]:
         """The signs of its tokens, also where its engine has no ids."""
-        return [sign for span in self.spans for sign in span.node.tokens.signs(0, span.count)]
+        return [sign for span in self.spans for sign in span.node.tokens.list_signs(0, span.count)]
 
     @property
     def start(self) -> Start | None:
@@ -115,7 +115,7 @@ class ReplyFacts(FactSet):
 
     @property
     def prompt(self) -> list[int]:
-        return self._chat.prompt(self.spans[0].node.number)
+        return self._chat.list_prompt(self.spans[0].node.number)
 
     def _column(self, name: str) -> list[float]:
         return [value for span in self.spans for value in getattr(span.node.tokens, name)[: span.count]]
@@ -127,13 +127,13 @@ class ReplyFacts(FactSet):
     def _figures(self) -> WalkFigures:
         figures = WalkFigures()
         for row in zip(self.ids, self._column("logprobs"), self._column("entropies"), strict=True):
-            figures.append(*row)
+            figures.append_token(*row)
         return figures
 
     @cached_property
     def _loops(self) -> bool:
         finder = LoopFinder()
-        finder.extend(self.ids)
+        finder.extend_ids(self.ids)
         return bool(finder.ended) or finder.current is not None
 
     def _of_prompt(self, field: str) -> float | None:
@@ -157,7 +157,7 @@ class ReplyFacts(FactSet):
         """Whether some token, or its text, meets CONDITION."""
         wanted = cast("Threshold | Text", conditions.parse(condition))
         if isinstance(wanted, Text):
-            return compiled(wanted).search(self.reply()) is not None
+            return compile_text(wanted).search(self.reply()) is not None
         columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
         values = self._column(columns.get(wanted.measure, "logprobs"))
         met = 0
@@ -260,11 +260,11 @@ class ReplyFacts(FactSet):
 
     def distinct2(self) -> float | None:
         """Different pairs of tokens, divided by all pairs."""
-        return self._figures.distinct(2)
+        return self._figures.count_distinct(2)
 
     def distinct3(self) -> float | None:
         """Different triples of tokens, divided by all triples."""
-        return self._figures.distinct(3)
+        return self._figures.count_distinct(3)
 
     def loops(self) -> bool | None:
         """Whether it repeats itself, as the breakpoint `loop` finds it."""
@@ -518,16 +518,16 @@ class GroupFacts(FactSet):
     def _figures(self) -> GroupFigures:
         figures = GroupFigures(self.group.nodes)
         for walk in self.group.nodes:
-            for span in self.group.spans(walk):
+            for span in self.group.list_spans(walk):
                 columns = span.node.tokens
                 for at in range(span.count):
-                    figures.append(walk, columns.ids[at], columns.logprobs[at], columns.entropies[at])
+                    figures.append_token(walk, columns.ids[at], columns.logprobs[at], columns.entropies[at])
         return figures
 
     @property
     def _winner(self) -> Ranked | None:
         """The best walk of a vote, without an answer where none has one."""
-        ranked = self.group.ranking().walks if self.group.group.kind == "vote" else ()
+        ranked = self.group.rank_replies().walks if self.group.group.kind == "vote" else ()
         return ranked[0] if ranked else None
 
     def walks_used(self, knob: str) -> Fact:
@@ -596,7 +596,7 @@ class StateFacts(FactSet):
 
     def constraint(self) -> str:
         """The constraint as shown, '' for none."""
-        return shown(self._chat.constraint)
+        return format_constraint(self._chat.constraint)
 
     def constraint_kind(self) -> str:
         """json_schema regex choice gbnf lark, 'none' for none."""
@@ -624,7 +624,7 @@ class StateFacts(FactSet):
 
     def context_used(self) -> float:
         """Tokens of the branch that is shown."""
-        return self._chat.conversation.length()
+        return self._chat.conversation.count_ids()
 
 
 class CountFacts(FactSet):
@@ -764,7 +764,7 @@ class LessonFacts:
     @property
     def has_strange(self) -> bool:
         """Whether the branch that is shown has a message that is not the lesson's: no reply to it counts."""
-        return any(self.is_strange(span.node) for span in self._chat.conversation.path())
+        return any(self.is_strange(span.node) for span in self._chat.conversation.find_path())
 
     def is_strange(self, node: Node) -> bool:
         """Tell whether a node is a message that is not the lesson's."""
@@ -815,9 +815,9 @@ class LessonFacts:
     def reply(self) -> ReplyFacts | None:
         """Find the last reply of the shown branch; None where it has no token or record yet."""
         conversation = self._chat.conversation
-        spans = conversation.reply()
+        spans = conversation.find_reply()
         if spans and not self._counts_reply(spans[-1].node):
-            replies = [span for span in conversation.path() if span.node.role == "assistant"]
+            replies = [span for span in conversation.find_path() if span.node.role == "assistant"]
             spans = [span for span in replies if self._counts_reply(span.node)]
         return ReplyFacts(conversation, spans[-1].node) if spans else None
 
@@ -831,7 +831,7 @@ class LessonFacts:
 
     def _counts_reply(self, node: Node) -> bool:
         """Tell whether all messages before a reply are the lesson's."""
-        path = self._chat.conversation.path(node.number) if self._messages is not None else []
+        path = self._chat.conversation.find_path(node.number) if self._messages is not None else []
         return not any(self.is_strange(span.node) for span in path)
 
     def _finished(self) -> list[Node]:
@@ -869,7 +869,7 @@ class LessonFacts:
             return waiting.token
         known = self._recorded  # a record is read once, as long as the cursor stays where it is
         if known is None or known[0] is not node or known[1] != place.at:
-            token = self._chat.session.token(node, place.at)
+            token = self._chat.session.read_token(node, place.at)
             if token is None:
                 return None
             known = self._recorded = (node, place.at, token)
@@ -881,12 +881,12 @@ class LessonFacts:
             return value if isinstance(value, (str, bool, int, float)) else None
         if not isinstance(value, Place):
             return -1 if "cursor" in self._screen() else None
-        spans = self._chat.conversation.reply(value.node) if value.node in self._chat.conversation.nodes else []
+        spans = self._chat.conversation.find_reply(value.node) if value.node in self._chat.conversation.nodes else []
         return sum(span.count for span in spans[:-1]) + value.at
 
     def _newest_group(self) -> GroupFacts | None:
         conversation, known = self._chat.conversation, self._group
-        group = self._chat.walks.shown or next(reversed(groups(conversation)), None)
+        group = self._chat.walks.shown or next(reversed(list_groups(conversation)), None)
         if group is None:
             return None
         if known is None or known.conversation is not conversation or known.group.number != group.group.number:

@@ -50,7 +50,7 @@ def start(
     abilities = abilities_of(os.environ, config.glyphs)
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
     if constraint is not None:  # else a chat that is opened again keeps its own
-        app.chat.constrain(constraint)
+        app.chat.set_constraint(constraint)
     app.run()
     problem = app.chat.unsaved
     if problem is not None:

@@ -23,9 +23,9 @@ def main() -> None:
     for name, ids in TEXTS.items():
         finder, begun = LoopFinder(), perf_counter()
         for token in ids:
-            finder.push(token)
+            finder.push_token(token)
         streamed, begun = perf_counter() - begun, perf_counter()
-        LoopFinder().extend(ids)
+        LoopFinder().extend_ids(ids)
         read = perf_counter() - begun
         print(
             f"{name:<20}{streamed / len(ids) * 1e6:6.2f} us a token that streams, {read / len(ids) * 1e6:.2f} of a text"

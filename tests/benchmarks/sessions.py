@@ -53,7 +53,7 @@ def fill(path: Path, chats: int, text: Callable[[int], str]) -> None:
             said = [(text(asked), text(answered), answered) for asked, answered in lengths]
             values = (session, said[0][0][:60], now - (chats - number) * 600, '{"name": "smollm2"}', 2 * turns)
             db.execute(ADD_SESSION, values)
-            derived.begin(db, session)
+            derived.begin_tally(db, session)
             for turn, (asked, answer, tokens) in enumerate(said):
                 first = 2 * turn + 1
                 db.execute(ADD_NODE, (session, first, first - 1 or None, 0, "user", asked))

@@ -235,7 +235,7 @@ async def test_another_path_takes_it_to_what_is_left_of_its_reply() -> None:
     app = Desk(chat, "probability")
     async with app.run_test(size=(40, 12)) as pilot:
         app.transcript.set_cursor(TokenRef(2, 3))
-        fork = chat.grow("assistant", parent=2, at=2)
+        fork = chat.grow_node("assistant", parent=2, at=2)
         app.transcript.show(chat)
         assert app.transcript.cursor == TokenRef(2, 1)
         fork.add(token(0, " other"))
@@ -361,7 +361,7 @@ async def test_with_a_cursor_only_the_open_block_is_laid_out_again(monkeypatch: 
 
 async def test_the_keys_of_forks_go_where_another_branch_leaves_the_path() -> None:
     chat = chat_of("Go", "one two three four five")
-    fork = chat.grow("assistant", parent=2, at=3)
+    fork = chat.grow_node("assistant", parent=2, at=3)
     fork.add(token(0, " other"))
     chat.leaf = 2
     app = Desk(chat, "probability")

@@ -50,7 +50,7 @@ def own_lessons_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
     async with learner(lesson=None) as desk:
         await desk.type("my own draft")
-        desk.chat.adjust("top_k", 7)
+        desk.chat.adjust_setting("top_k", 7)
         mine, knobs = desk.chat.conversation, desk.chat.tuning
         await desk.type("", "ctrl+space")
         assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
@@ -87,7 +87,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
 
 async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type(", 1 of 2?")
         assert desk.composer.text == "The sea is, 1 of 2?"
@@ -111,7 +111,7 @@ def test_digits_are_marked_while_they_go_to_the_question(direct: bool, open: boo
 
 async def test_a_message_that_is_edited_is_the_readers_own() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "enter")
         await answered(desk, " blue")
@@ -191,12 +191,12 @@ async def test_a_step_is_done_for_the_reader() -> None:
         await desk.until(lambda: desk.chat.busy)
         await answered(desk, " blue")
         await at_step(desk, 3)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
 
 
 async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type(" not")
         await desk.type("", "ctrl+space", "d")
@@ -306,7 +306,7 @@ async def test_resuming_puts_into_the_composer_what_the_step_is_begun_with(tmp_p
         further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
         (paths.lessons_folder() / "89-further.toml").write_text(further)
         await begun(desk, "further")
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "1", "enter")
         await answered(desk, " blue")
@@ -334,13 +334,13 @@ async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> Non
         assert desk.chat.conversation.leaf is None
         await begun(desk, "first-own")
         assert step(desk) == 3
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
         assert desk.chat.tuning.temperature == 0
     # The process is gone, and with it the chat in memory.
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store) as desk:
         assert step(desk) == 3
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
         assert desk.chat.tuning.temperature == 0
         await desk.type("", "ctrl+space", "x")
         assert desk.chat.tuning.temperature == 0.8
@@ -366,7 +366,7 @@ async def test_chats_of_lessons_are_kept_apart(tmp_path: Path) -> None:
         assert store.latest() == store.sessions()[0].id
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.session is None)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
         await desk.sent("more", "of mine")
         desk.engine.end()
         await desk.settle()
@@ -439,7 +439,7 @@ async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
         await desk.type("", "enter")
         await desk.until(lambda: desk.app.learning.session is None)
         assert "the lesson is paused: Greedy" in desk.text
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
     store.close()
 
 
@@ -464,7 +464,7 @@ async def test_remapped_keys_are_told_and_lit() -> None:
 
 async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT", "▸Enter send")
 
@@ -473,7 +473,7 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
 async def test_the_panels_are_shown_while_a_step_speaks_of_them(size: tuple[int, int], big: bool) -> None:
     async with learner(size, big=big) as desk:
         assert not desk.app.screen.query_one(Panels).display
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT")
         await desk.type("", "ctrl+t", "escape")
@@ -487,7 +487,7 @@ async def test_the_panels_are_shown_while_a_step_speaks_of_them(size: tuple[int,
 
 async def test_panels_that_a_reader_hides_stay_hidden_and_their_key_is_lit() -> None:
     async with learner((80, 24)) as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT")
         await desk.type("", "ctrl+b")
@@ -575,7 +575,7 @@ async def test_a_click_does_what_a_key_does() -> None:
         await desk.type("zn")
         assert desk.composer.text == "The sea iszn"
         desk.composer.clear()
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await click(desk, "another one")
         assert "Your guess: another one" in strip(desk)
@@ -583,7 +583,7 @@ async def test_a_click_does_what_a_key_does() -> None:
 
 async def test_what_was_guessed_is_kept() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "2", "enter")
         await answered(desk, " blue")
@@ -596,7 +596,7 @@ async def test_what_was_guessed_is_kept() -> None:
 
 async def test_a_picture_of_each_step_stays() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.until((paths.lesson_pictures_folder() / "first-own" / "01.svg").exists)
 
@@ -617,7 +617,7 @@ async def test_what_is_played_with_a_folder_of_its_own_leaves_nothing_elsewhere(
     async with learner(lesson=None) as desk:
         desk.app.learning.folder = tmp_path / "own"
         await begun(desk, "first-own")
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         desk.app.learning.leave()
         await desk.settle()
@@ -721,7 +721,7 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         await desk.settle()
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.session is None)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "one two"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "one two"]
 
 
 async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None:
@@ -765,7 +765,7 @@ async def test_a_reply_of_a_lesson_that_is_left_ends_before_the_next_message_goe
         desk.engine.say("yes")
         desk.engine.end()
         await desk.settle()
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
 
 
 async def test_nothing_goes_out_from_the_readers_chat_below_a_lesson() -> None:
@@ -782,7 +782,7 @@ async def test_nothing_goes_out_from_the_readers_chat_below_a_lesson() -> None:
 async def test_a_model_that_was_loaded_in_a_lesson_goes_on_after_it() -> None:
     async with learner() as desk:
         own = desk.app.learning.own.chat
-        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        desk.chat.loading.switch_model(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
         await desk.settle()
         desk.app.learning.leave()
         await desk.settle()
@@ -796,7 +796,7 @@ async def test_a_model_that_was_loaded_in_a_lesson_goes_on_after_it() -> None:
 async def test_a_model_that_does_not_come_in_a_lesson_is_told_after_it() -> None:
     async with learner() as desk:
         desk.engine.loads = False
-        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        desk.chat.loading.switch_model(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
         await desk.settle()
         desk.app.learning.leave()
         await desk.settle()
@@ -857,7 +857,7 @@ async def test_a_step_that_needs_a_paused_reply_is_resumed_where_that_was_made(t
                 await answered(desk, " blue", " and")
                 await at_step(desk, 2)
             assert ("resumed at step 2" in desk.text) is again
-            assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue and"]
+            assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue and"]
             await desk.type("", "ctrl+g", "home", "X")
             await desk.until(lambda: desk.chat.busy)
             desk.engine.wait()
@@ -1018,7 +1018,7 @@ async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answe
         assert "Not done yet" not in strip(desk)
         desk.engine.end()
         await desk.until(lambda: "Not done yet. The whole step: Press Ctrl+T, then t, 0 and" in strip(desk))
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert "Not done yet" not in strip(desk)
     async with learner(lesson="second-own") as desk:
@@ -1028,7 +1028,7 @@ async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answe
 
 async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "1")
         desk.composer.clear()
@@ -1054,7 +1054,7 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
 
 async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.sent("", " blue")
         desk.engine.end()
@@ -1071,7 +1071,7 @@ async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
 
 async def test_a_digit_that_is_no_answer_is_told_and_not_written() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "9")
         await desk.shows("the answers are 1 to 3", "a message may begin with a space")
@@ -1160,14 +1160,14 @@ async def test_a_text_that_was_sent_too_early_is_put_into_the_composer_again() -
         desk.engine.end()
         await desk.settle()
         assert (step(desk), desk.composer.text) == (1, "")
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert desk.composer.text == "The sea is"
 
 
 async def test_in_tune_the_strip_says_which_keys_answer() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "ctrl+t")
         await desk.until(lambda: "To answer, press Ctrl+Space, then 1 the same reply" in strip(desk))
@@ -1181,7 +1181,7 @@ async def test_in_tune_the_strip_says_which_keys_answer() -> None:
 
 async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await begun(desk, "second-own")
         await desk.type("", "ctrl+space", "x")

@@ -42,7 +42,7 @@ async def test_what_cannot_be_written_is_told_in_words_and_in_the_room_there_is(
     def save(_session: Session, path: Path) -> partial[Path]:
         return partial(export.write, path, Conversation(), Session(), lambda _: ())
 
-    monkeypatch.setattr(opening, "saving", save)
+    monkeypatch.setattr(opening, "make_saver", save)
     async with desktop(size=(80, 24)) as desk:
         await desk.type("", "ctrl+s")
         problem = desk.app.screen.query_one(".problem", Label)

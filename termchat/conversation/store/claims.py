@@ -26,13 +26,13 @@ class Claims:
     """The locks of this process. Any thread may call."""
 
     def __init__(self, store: Path) -> None:
-        file = store_files.real(store)  # others may come by another way
+        file = store_files.resolve_link(store)  # others may come by another way
         self._path = file.with_name(file.name + SUFFIX)
         self._file: int | None = None
         self._held: dict[str, set[int]] = {}
         self._mutex = threading.Lock()
 
-    def hold(self, session: str, reply: int) -> None:
+    def hold_claim(self, session: str, reply: int) -> None:
         """Lock a reply of a chat for writing by this process, or other work without an end of its own (0)."""
         with self._mutex:
             if session in self._held or self._lock(session):
@@ -74,7 +74,7 @@ class Claims:
             except OSError:
                 return None
             try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(session))
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _find_place(session))
             except (BlockingIOError, PermissionError):
                 return False
             except OSError:
@@ -84,7 +84,7 @@ class Claims:
         def _unlock(self, session: str) -> None:
             assert self._file is not None
             with contextlib.suppress(OSError):
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(session))
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _find_place(session))
 
     else:
 
@@ -95,6 +95,6 @@ class Claims:
             pass
 
 
-def _place(session: str) -> int:
+def _find_place(session: str) -> int:
     """Return the byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
     return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())

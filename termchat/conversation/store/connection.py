@@ -30,7 +30,7 @@ class OpenFile:
 
     def connection(self) -> sqlite3.Connection:
         """Return the open connection to the file that is at the path now."""
-        if self.db is not None and store_files.identity(self._given) != self._file:
+        if self.db is not None and store_files.identify_file(self._given) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
             self._rescued = {table: list(schema.read(self.db, table, self._written)) for table in schema.OF_CHATS}
             self.close()
@@ -42,7 +42,7 @@ class OpenFile:
 
     def committed(self, sessions: Iterable[str]) -> None:
         """Note that changes of these sessions are in the file now."""
-        self._log = store_files.identity(self._path.with_name(self._path.name + "-wal"))
+        self._log = store_files.identify_file(self._path.with_name(self._path.name + "-wal"))
         self._written.update(sessions)
 
     def close(self, error: BaseException | None = None) -> None:
@@ -53,26 +53,26 @@ class OpenFile:
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
-            if store_files.identity(self._path) != self._file:
+            if store_files.identify_file(self._path) != self._file:
                 store_files.drop_log(self._path, self._log)
 
     def _open(self) -> None:
         """Open the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
-        self._path = store_files.real(self._given)
+        self._path = store_files.resolve_link(self._given)
         if store_files.is_emptied(self._path) or store_files.is_broken(self._path):
             store_files.set_aside(self._path)
         try:
-            db = database.connect(self._given)
+            db = database.connect_file(self._given)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
                 raise
             store_files.set_aside(self._path)
-            db = database.connect(self._given)
-        self._file = store_files.identity(self._path)
+            db = database.connect_file(self._given)
+        self._file = store_files.identify_file(self._path)
         try:
             # Perhaps a process that set them aside was ended before it copied their chats.
-            for aside in repair.unread(self._path):
-                if (count := repair.rescue(aside, db)) is not None:
+            for aside in repair.list_unread(self._path):
+                if (count := repair.rescue_rows(aside, db)) is not None:
                     message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
                     chats = "1 chat" if count == 1 else f"{count:,} chats"
                     hint = f"{chats} could be recovered." if count else "Nothing could be recovered."
@@ -90,9 +90,9 @@ class OpenFile:
         for table, found in self._rescued.items():
             for row in found:
                 if table != "records":
-                    schema.insert(db, table, row)
+                    schema.insert_row(db, table, row)
                 elif row[1:3] not in there:
-                    schema.insert(db, table, (None, *row[1:]))
+                    schema.insert_row(db, table, (None, *row[1:]))
         db.execute("COMMIT")
         self._rescued = {}
         self._tell(StoreNotice(f"The file of saved chats was removed: {self._path}", "This chat was saved again."))

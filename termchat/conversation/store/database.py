@@ -58,20 +58,20 @@ class StoreError(Exception):
 
 def is_damage(error: BaseException) -> bool:
     """Return whether the file itself is broken, and not only out of reach."""
-    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.Error) and _read_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def explain(error: Exception, path: Path) -> str:
+def explain_error(error: Exception, path: Path) -> str:
     """In a line for people."""
     if isinstance(error, StoreError):
         return error.message
     if isinstance(error, OSError):
         return f"{error.strerror or error} ({error.filename or path})"
-    reason = REASONS.get(_code(error), str(error)) if isinstance(error, sqlite3.Error) else str(error)
+    reason = REASONS.get(_read_code(error), str(error)) if isinstance(error, sqlite3.Error) else str(error)
     return f"{reason} ({path})"
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect_file(path: Path) -> sqlite3.Connection:
     """Open the file for writing; make it, its folder and its tables where they are missing.
 
     Raises:
@@ -83,13 +83,13 @@ def connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(store_files.real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(store_files.resolve_link(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     store_files.set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
     try:
         if not _check_schema(db, path):
-            _create(db, path)
+            _create_tables(db, path)
         _add_tables(db)  # a file from before the first release may lack one
         _start_log(db)
     except BaseException:
@@ -106,7 +106,7 @@ def _start_log(db: sqlite3.Connection) -> None:
             db.execute("PRAGMA journal_mode=WAL").fetchone()
             return
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if _read_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.01)
 
@@ -122,18 +122,18 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        return _opened(address, path)
+        return _open_file(address, path)
     except sqlite3.OperationalError as error:
         may_write = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
         # For a reader, too, SQLite makes an index of the log; without a log it can do without.
         if may_write and not (
-            _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
+            _read_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
         ):
             raise
-        return _opened(f"{address}&immutable=1", path)
+        return _open_file(f"{address}&immutable=1", path)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _read_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -144,7 +144,7 @@ def _check_kinds(path: Path) -> None:
             f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",
             "Run termchat with a newer Python.",
         )
-    file = store_files.real(path)
+    file = store_files.resolve_link(path)
     beside = [file.with_name(file.name + suffix) for suffix in store_files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
         if kind := regular_files.odd_kind(found):
@@ -154,7 +154,7 @@ def _check_kinds(path: Path) -> None:
             )
 
 
-def _opened(address: str, path: Path) -> sqlite3.Connection:
+def _open_file(address: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
     try:
@@ -195,7 +195,7 @@ def _add_tables(db: sqlite3.Connection) -> None:
         db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
 
 
-def _create(db: sqlite3.Connection, path: Path) -> None:
+def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         if not _check_schema(db, path):

@@ -52,14 +52,14 @@ class _Folding(dict[int, str]):
 _FOLDING = _Folding()
 
 
-def shown(text: str) -> str:
+def normalise_shown(text: str) -> str:
     """Return the text as snippets show it, character by character as long as `folded`."""
     return text if text.isascii() else re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", text))
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the text as it is searched: full width, ligatures, case and accents do not matter."""
-    return shown(text).translate(_FOLDING)
+    return normalise_shown(text).translate(_FOLDING)
 
 
 TITLE = 0
@@ -107,7 +107,7 @@ def read_reply(db: sqlite3.Connection, session: str, number: int) -> ReplyText:
     with contextlib.suppress(StoreError):
         for (blob,) in db.execute(statement, (session, number)):
             node.add(codec.to_record(blob))
-    return ReplyText(well_formed(node.text()), len(node.ids), node.kept(), node.done)
+    return ReplyText(well_formed(node.text()), len(node.ids), node.count_kept(), node.done)
 
 
 def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list[SessionSummary]:
@@ -119,14 +119,14 @@ def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list
     return [msgspec.structs.replace(one, tokens=one.tokens + more[one.id]) if more[one.id] else one for one in found]
 
 
-def begin(db: sqlite3.Connection, session: str) -> None:
+def begin_tally(db: sqlite3.Connection, session: str) -> None:
     """Add a tally for a new chat, and its title."""
     db.execute("INSERT OR IGNORE INTO tallies (session) SELECT id FROM sessions WHERE id = ?", (session,))
-    retitle(db, session)
+    update_title(db, session)
 
 
-def retitle(db: sqlite3.Connection, session: str) -> None:
-    tally = _tally(db, session)
+def update_title(db: sqlite3.Connection, session: str) -> None:
+    tally = _find_tally(db, session)
     if tally is not None:
         (title,) = db.execute(TITLE_OF, (session,)).fetchone()
         set_text(db, text_id(tally, TITLE), title, 0, 0, 0)
@@ -134,7 +134,7 @@ def retitle(db: sqlite3.Connection, session: str) -> None:
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
     """Set the text of a complete node; do nothing for an unknown one."""
-    tally = _tally(db, session)
+    tally = _find_tally(db, session)
     row = db.execute(f"{NODES} AND number = ?", (session, number)).fetchone()
     if tally is not None and row is not None:
         _add(db, session, tally, number, *row[2:])
@@ -142,15 +142,15 @@ def add(db: sqlite3.Connection, session: str, number: int) -> None:
 
 def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
     """Add the text of a node that has a child now: that of a reply whose end was never written is missing."""
-    tally = _tally(db, session)
+    tally = _find_tally(db, session)
     if tally is None or db.execute("SELECT 1 FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone() is None:
         add(db, session, number)
 
 
 def refresh(db: sqlite3.Connection, session: str) -> None:
     """Bring a chat's texts in line with its nodes, after some were hidden or restored, or for the first time."""
-    begin(db, session)
-    tally = _tally(db, session)
+    begin_tally(db, session)
+    tally = _find_tally(db, session)
     if tally is None:
         return
     hidden = {number for (number,) in db.execute(HIDDEN, (session,))}
@@ -164,14 +164,14 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
             _add(db, session, tally, number, role, text, partly=number in parents)
 
 
-def remove(db: sqlite3.Connection, session: str) -> None:
-    tally = _tally(db, session)
+def remove_tally(db: sqlite3.Connection, session: str) -> None:
+    tally = _find_tally(db, session)
     if tally is not None:
         db.execute(f"DELETE FROM texts WHERE {OF_CHAT}", (tally,))
         db.execute("DELETE FROM tallies WHERE number = ?", (tally,))
 
 
-def complete(db: sqlite3.Connection, seconds: float) -> bool:
+def complete_index(db: sqlite3.Connection, seconds: float) -> bool:
     """Index chats without a tally for about `seconds`, one transaction each; return whether more are left."""
     end = monotonic() + seconds
     while (found := db.execute(MISSING).fetchone()) is not None:
@@ -198,9 +198,9 @@ def set_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens:
     """Set a text by its id, see `text_id`."""
     db.execute("DELETE FROM texts WHERE id = ?", (number,))
     db.execute(ADD, (number, text, turns, tokens, whole))
-    db.execute(ADD_FOLDED, (number, folded(text) + _PAD))
+    db.execute(ADD_FOLDED, (number, fold_text(text) + _PAD))
 
 
-def _tally(db: sqlite3.Connection, session: str) -> int | None:
+def _find_tally(db: sqlite3.Connection, session: str) -> int | None:
     row = db.execute("SELECT number FROM tallies WHERE session = ?", (session,)).fetchone()
     return int(row[0]) if row is not None else None

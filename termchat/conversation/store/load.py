@@ -40,14 +40,14 @@ def load(db: sqlite3.Connection, session: str) -> Session | None:
     Raises:
         StoreError: nothing of it can be read.
     """
-    row = next(_named(db, _INFO, session), None)
+    row = next(_select_named(db, _INFO, session), None)
     if row is None:
         return None
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"][:LONGEST_TITLE]
-    packed = _packed(db, session)
-    for found in list(_named(db, _NODES, session)):
-        _grow(db, session, conversation, found, packed)
+    packed = _load_packed(db, session)
+    for found in list(_select_named(db, _NODES, session)):
+        _attach_row(db, session, conversation, found, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
         problem = f"the chat {one_line(row['title'], 60) or session} is damaged: none of its messages can be read"
@@ -56,9 +56,9 @@ def load(db: sqlite3.Connection, session: str) -> Session | None:
         if node.omitted is not None and node.omitted.summary not in (None, *nodes):
             node.omitted = None
     if leaf not in nodes or conversation.is_hidden(leaf):
-        leaf = max((node.number for node in conversation.leaves()), default=None)
+        leaf = max((node.number for node in conversation.list_leaves()), default=None)
     conversation.leaf = leaf
-    unsent = unsent_rows.of(db, session)
+    unsent = unsent_rows.find_unsent(db, session)
     conversation.unsent.draft = unsent.text
     conversation.unsent.queue.extend(map(Queued, unsent.queue))
     return Session(
@@ -81,14 +81,14 @@ def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:
     return node, seq
 
 
-def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
+def load_records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
     """Read the records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
     statement = f"SELECT on_path, {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
     for on_path, blob in db.execute(statement, (session, number)):
         yield bool(on_path), blob
 
 
-def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
+def read_rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
     """Return a reader of a reply's records by their place in the file."""
     statement = f"SELECT seq, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
     return lambda place: db.execute(statement, (session, number, place))
@@ -121,14 +121,14 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
     return found[1] if found is not None and found[1].step == step else None
 
 
-def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
+def _load_packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
     """Read the packed replies that match exactly the present records."""
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
     found = db.execute("SELECT node, records, CAST(packed AS BLOB) FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}
 
 
-def _grow(
+def _attach_row(
     db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any], packed: dict[int, bytes]
 ) -> None:
     """Attach a node to its parent and add its records."""
@@ -140,11 +140,11 @@ def _grow(
     from_words(node.prompt_ids, row["prompt_ids"])
     node.whole, node.name, node.deleted = bool(row["whole"]), row["name"], bool(row["deleted"])
     node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
-    conversation.attach(node)
+    conversation.attach_node(node)
     if number in packed and codec.to_reply(node, packed[number]):
         return
     next_step: int | None = None
-    for _, blob in records(db, session, number):
+    for _, blob in load_records(db, session, number):
         try:
             record = codec.to_record(blob)
         except StoreError:
@@ -156,7 +156,7 @@ def _grow(
         node.add(record)
 
 
-def _named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:
+def _select_named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:
     cursor = db.execute(statement, values)
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)

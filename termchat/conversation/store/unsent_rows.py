@@ -24,17 +24,17 @@ class UnsentRow(NamedTuple):
     queue: Sequence[str]
 
 
-def of(db: sqlite3.Connection, session: str) -> UnsentRow:
-    return next(_rows(db, "session = ?", session), UnsentRow(session, "", ()))
+def find_unsent(db: sqlite3.Connection, session: str) -> UnsentRow:
+    return next(_select_rows(db, "session = ?", session), UnsentRow(session, "", ()))
 
 
 def of_others(db: sqlite3.Connection) -> list[UnsentRow]:
     """Those of other processes' chats without a message, the newest first."""
-    rows = _rows(db, "session LIKE ? ORDER BY rowid DESC", f"{_NEW} %")
+    rows = _select_rows(db, "session LIKE ? ORDER BY rowid DESC", f"{_NEW} %")
     return [row for row in rows if row.session != OWN]
 
 
-def _rows(db: sqlite3.Connection, where: str, value: str) -> Iterator[UnsentRow]:
+def _select_rows(db: sqlite3.Connection, where: str, value: str) -> Iterator[UnsentRow]:
     columns = f"{text_of('session')}, {text_of('draft')}, {text_of('queue')}"
     for session, text, queue in db.execute(f"SELECT {columns} FROM unsent WHERE {where}", (value,)):
         yield UnsentRow(session, text[:LARGEST_MESSAGE], codec.to_settings(queue, (), tuple[str, ...]))

@@ -82,7 +82,7 @@ class Writer:
         """Why nothing can be written at the moment, or None."""
         return self._problem
 
-    def put(self, *operations: Operation) -> None:
+    def put_operations(self, *operations: Operation) -> None:
         """Queue operations and return at once; any thread."""
         with self._wake:
             idle = not self._pending
@@ -92,7 +92,7 @@ class Writer:
                 self._wake.notify_all()
             self._urgent |= urgent
 
-    def notices(self) -> list[StoreNotice]:
+    def take_notices(self) -> list[StoreNotice]:
         """Take the notices, each once."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
@@ -109,7 +109,7 @@ class Writer:
             self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
             return not self._pending
 
-    def opened(self, timeout: float) -> bool:
+    def wait_opened(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until it was tried to open the file, and repair it if need be; return whether it was."""
         with self._wake:
             self._wake.wait_for(lambda: self._attempts, timeout)
@@ -125,7 +125,7 @@ class Writer:
         self._thread.join(max(end - time.monotonic(), 0.1))
         return not self._pending
 
-    def queued(self) -> tuple[Operation, ...]:
+    def list_queued(self) -> tuple[Operation, ...]:
         """Return the operations that are not in the file yet."""
         with self._wake:
             return tuple(self._pending)
@@ -139,8 +139,8 @@ class Writer:
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._wait():
-            self._attempt()
+        while self._wait_due():
+            self._try_write()
             self._go_on_tidying()
         self._file.close()
 
@@ -151,7 +151,7 @@ class Writer:
             return not self._pending or self._attempts > seen
         return not self._pending and not (tidy and self._file.incomplete)
 
-    def _wait(self) -> bool:
+    def _wait_due(self) -> bool:
         """Wait until the next write is due; return False after the last one."""
         with self._wake:
             while not self._hurry and self._attempts:
@@ -169,7 +169,7 @@ class Writer:
             self._hurry = False
             return True
 
-    def _attempt(self) -> None:
+    def _try_write(self) -> None:
         with self._commit:
             with self._wake:
                 batch, durable = tuple(self._pending), self._urgent
@@ -178,7 +178,7 @@ class Writer:
             try:
                 self._write(batch, durable)
             except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
-                problem = database.explain(error, self._path)
+                problem = database.explain_error(error, self._path)
                 self._file.close(error)
             with self._wake:
                 news = problem != self._problem or bool(self._notices)
@@ -202,7 +202,7 @@ class Writer:
             return
         try:
             deleting.purge_expired(db)
-            left = derived.complete(db, TIDY_S)
+            left = derived.complete_index(db, TIDY_S)
         except Exception as error:  # noqa: BLE001 (as above; nothing that a person said depends on it)
             self._file.close(error)
             left = False
@@ -213,14 +213,14 @@ class Writer:
 
     def _write(self, batch: tuple[Operation, ...], durable: bool) -> None:
         try:
-            self._transact(batch, durable)
+            self._write_batch(batch, durable)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
                 raise
             self._file.close(error)
-            self._transact(batch, durable)  # it is opened again, and repaired then
+            self._write_batch(batch, durable)  # it is opened again, and repaired then
 
-    def _transact(self, batch: tuple[Operation, ...], durable: bool) -> None:
+    def _write_batch(self, batch: tuple[Operation, ...], durable: bool) -> None:
         db = self._file.connection()
         if not batch:
             return
@@ -228,7 +228,7 @@ class Writer:
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
         for operation in batch:
-            self._apply(db, operation, moved, notices)
+            self._apply_operation(db, operation, moved, notices)
         db.execute("COMMIT")
         self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
         for operation in batch:  # whoever finds no claim finds all that was written under it
@@ -237,7 +237,7 @@ class Writer:
         self.moved = moved
         self._notices.extend(notices)
 
-    def _apply(
+    def _apply_operation(
         self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
     ) -> None:
         try:
@@ -248,7 +248,7 @@ class Writer:
                     raise
                 taken = moved.get(operation.session, operation.session)
                 copy = f"{taken}-{secrets.token_hex(2)}"
-                deleting.copy(db, copy, taken, operation.values[0])
+                deleting.copy_session(db, copy, taken, operation.values[0])
                 moved[operation.session] = copy
                 notices.append(
                     StoreNotice(
@@ -276,4 +276,4 @@ class Writer:
                 StoreNotice("The saved chat was removed; new messages are not being saved.", "Save it to a file.")
             )
         if operation.claims:
-            self._claims.hold(session, operation.claimed)
+            self._claims.hold_claim(session, operation.claimed)

@@ -26,15 +26,15 @@ _ENDINGS = {
 """Why a reply ended, where that is worth a word."""
 
 
-def facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
+def list_facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
     """Names and values; the name is "" where the value speaks for itself."""
-    starts = (span.node.start for span in conversation.path() if span.node.start is not None)
+    starts = (span.node.start for span in conversation.find_path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
     if len(wrote) > 1:
-        yield "models", "; ".join(_model(identity.name, identity) for identity in wrote)
+        yield "models", "; ".join(_describe_model(identity.name, identity) for identity in wrote)
     else:
         identity = wrote[0] if wrote else info.model.identity
-        yield "model", _model((identity.name if identity else "") or info.model.name, identity)
+        yield "model", _describe_model((identity.name if identity else "") or info.model.name, identity)
     if info.created:
         yield "date", f"{datetime.fromtimestamp(info.created).astimezone():%Y-%m-%d %H:%M %z}"
     if conversation.raw:
@@ -61,7 +61,7 @@ def drafts_of(node: Node) -> str:
     """What drafts did for a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" where nothing was drafted."""
     if node.tokens.drafts is None:
         return ""
-    figures = DraftFigures.of(node.tokens)
+    figures = DraftFigures.count_tokens(node.tokens)
     count = f"drafted {figures.drafted:,} token{'s' if figures.drafted != 1 else ''}"
     accepted = f"{figures.acceptance:.0%} accepted".replace("%", " %") if figures.acceptance is not None else ""
     passes = f"{figures.tokens_per_pass:.1f} tokens a pass" if figures.tokens_per_pass is not None else ""
@@ -87,7 +87,7 @@ def plain_line(text: str) -> str:
     return " ".join(sanitize(text).split())
 
 
-def _model(name: str, identity: ModelIdentity | None) -> str:
+def _describe_model(name: str, identity: ModelIdentity | None) -> str:
     details = [identity.architecture, identity.quantization, file_name(identity.path)] if identity else []
     known = ", ".join(detail for detail in details if detail)
     return plain_line(name or "unknown") + (f" ({plain_line(known)})" if known else "")

@@ -7,8 +7,8 @@ from itertools import groupby
 from math import fsum, isfinite
 from typing import NamedTuple
 
-from termchat.conversation.reply_facts import varying
-from termchat.conversation.setting_changes import values
+from termchat.conversation.reply_facts import list_varying
+from termchat.conversation.setting_changes import list_values
 from termchat.conversation.transcripts.facts import ending_of, plain_line
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.conversation.walk_groups import RANKED, groups_of, origin_of
@@ -61,7 +61,7 @@ class GroupsOnPage:
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
         self._groups = groups_of(conversation)
-        self._path = {span.node.number for span in conversation.path()}
+        self._path = {span.node.number for span in conversation.find_path()}
         self._told = set[int]()
         self.nodes = {node.number for walks in self._groups.values() if len(walks) > 1 for node in walks.values()}
         """The numbers of all walks that stand beside others."""
@@ -72,17 +72,17 @@ class GroupsOnPage:
         for number, walks in self._groups.items():
             parent, at = origin_of(walks)
             if parent is not None and (parent == spans[0].node.parent or at <= reached.get(parent, -1)):
-                yield from self._shown(number, walks, self._chat.nodes[parent], at)
+                yield from self._list_shown(number, walks, self._chat.nodes[parent], at)
 
-    def elsewhere(self) -> Iterator[GroupOnPage]:
+    def list_elsewhere(self) -> Iterator[GroupOnPage]:
         """Yield the groups in none of the turns asked for."""
         for number, walks in self._groups.items():
             parent, at = origin_of(walks)
             if parent is not None and number not in self._told:
-                yield from self._shown(number, walks, self._chat.nodes[parent], at)
+                yield from self._list_shown(number, walks, self._chat.nodes[parent], at)
 
-    def _shown(self, number: int, walks: Mapping[int, Node], origin: Node, at: int) -> Iterator[GroupOnPage]:
-        if len(walks) < 2 and not _beams(walks):
+    def _list_shown(self, number: int, walks: Mapping[int, Node], origin: Node, at: int) -> Iterator[GroupOnPage]:
+        if len(walks) < 2 and not _find_beams(walks):
             return
         self._told.add(number)
         group = next(node.group for node in walks.values() if node.group is not None)
@@ -92,13 +92,13 @@ class GroupsOnPage:
         labels = labels_of(walks)
         shown = [
             WalkOnPage(
-                walk + 1, walks[walk], labels[walk], list(_figures(walks[walk], ranked.get(walk))),
+                walk + 1, walks[walk], labels[walk], list(_list_figures(walks[walk], ranked.get(walk))),
                 walks[walk].number in self._path,
             )
             for walk in [*order, *(walk for walk in walks if walk not in ranked)]
         ]  # fmt: skip
-        title = _title(group, len(walks), at if origin.role == "assistant" else 0)
-        yield GroupOnPage(title, origin, at, shown, _beams(walks))
+        title = _format_title(group, len(walks), at if origin.role == "assistant" else 0)
+        yield GroupOnPage(title, origin, at, shown, _find_beams(walks))
 
 
 def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
@@ -107,18 +107,18 @@ def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
     """
     facts = dict[int, dict[str, str]]()
     for walk, node in walks.items():
-        turned = [values(settings) for settings in node.settings]
+        turned = [list_values(settings) for settings in node.settings]
         facts[walk] = {
             name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
             for name in (turned[0] if turned else ())
         }
         if node.start is not None:
             facts[walk]["seed"] = str(node.start.seed)
-    names = varying(list(facts.values()))
+    names = list_varying(list(facts.values()))
     return {walk: " · ".join(f"{name} {each[name]}" for name in names if name in each) for walk, each in facts.items()}
 
 
-def _title(group: Group, walks: int, at: int) -> str:
+def _format_title(group: Group, walks: int, at: int) -> str:
     """As "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
     of = f" of {group.size}" if walks < group.size else ""  # some were deleted, or have no room
     count = f"{walks}{of} walk{'s' if max(walks, group.size) > 1 else ''}"
@@ -140,22 +140,22 @@ def _title(group: Group, walks: int, at: int) -> str:
     return plain_line("; ".join(told))
 
 
-def _figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
+def _list_figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
     if ranked is not None and ranked.score is not None and ranked.votes is None:
-        yield "score", figure(ranked.score)
+        yield "score", format_figure(ranked.score)
     if ranked is not None and ranked.answer is not None:
         yield "answer", plain_line(one_line(ranked.answer, _LONGEST))
     if ranked is not None and ranked.votes is not None:
         yield "votes", str(ranked.votes)
     yield "ending", ending_of(node) or "ended"
     yield "tokens", str(len(node.tokens))
-    yield "mean logprob", figure(fsum(node.tokens.logprobs) / len(node.tokens) if len(node.tokens) else None)
+    yield "mean logprob", format_figure(fsum(node.tokens.logprobs) / len(node.tokens) if len(node.tokens) else None)
 
 
-def figure(number: float | None) -> str:
+def format_figure(number: float | None) -> str:
     """Three digits behind the point, or a dash where it is not known."""
     return f"{number:.3f}".replace("-", "−") if number is not None and isfinite(number) else "–"
 
 
-def _beams(walks: Mapping[int, Node]) -> Sequence[Beams]:
+def _find_beams(walks: Mapping[int, Node]) -> Sequence[Beams]:
     return next((node.beams for node in walks.values() if node.beams), [])

@@ -33,40 +33,40 @@ _DEFINES = re.compile(r"\\.|\]:")
 _MAY_ACT = re.compile(rf"{_TAG}|{_IMAGE}|\]:|&")
 
 
-def inert(text: str) -> str:
+def make_inert(text: str) -> str:
     """Return inert Markdown; inert text stays unchanged."""
     if _MAY_ACT.search(text) is None:
         return text
-    return "\n".join(_lines(text))
+    return "\n".join(_escape_lines(text))
 
 
 def on_a_line(text: str) -> str:
     """Return the same for plain text on one line, such as a title, which has no code."""
-    return _ON_A_LINE.sub(_shown, text)
+    return _ON_A_LINE.sub(_escape_match, text)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _escape_lines(text: str) -> Iterator[str]:
     has_fence = "```" in text or "~~~" in text
-    fenced = set.intersection(*(_fenced(parser, text) for parser in parsers())) if has_fence else set[int]()
+    fenced = set.intersection(*(_find_fenced(parser, text) for parser in make_parsers())) if has_fence else set[int]()
     sure = True
     for number, line in enumerate(text.split("\n")):
         if number in fenced or not line.strip():
             sure = True
             yield line
             continue
-        line = _undefined(line)
+        line = _drop_definition(line)
         parts, balanced = _line_parts(line)
         sure = sure and balanced and not _in_address(line)
-        yield "".join(part if code and sure else _LIVE.sub(_shown, part) for part, code in parts)
+        yield "".join(part if code and sure else _LIVE.sub(_escape_match, part) for part, code in parts)
 
 
-def _fenced(parser: MarkdownIt, text: str) -> set[int]:
+def _find_fenced(parser: MarkdownIt, text: str) -> set[int]:
     fences = (token.map for token in parser.parse(text) if token.type == "fence" and token.map is not None)
     return {line for begin, end in fences for line in range(begin, end)}
 
 
 @cache
-def parsers() -> tuple[MarkdownIt, ...]:
+def make_parsers() -> tuple[MarkdownIt, ...]:
     """Viewers without and with tables, whose heading may look like a fence. They find blocks only.
 
     Of HTML nothing is left when this is done, so they need not know that a fence may stand in it.
@@ -77,7 +77,7 @@ def parsers() -> tuple[MarkdownIt, ...]:
     return tuple(each.disable(["html_block", "html_inline", "inline"]) for each in (plain, tables))
 
 
-def _undefined(line: str) -> str:
+def _drop_definition(line: str) -> str:
     """Return the line without a definition, which a viewer would not show: its label may have begun on a line before."""
     if "]:" not in line:
         return line
@@ -109,7 +109,7 @@ def _line_parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
     return [*parts, (line[done:], False)], True
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     it = found[0]
     if it == "<":
         return "&lt;"

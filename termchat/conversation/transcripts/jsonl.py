@@ -27,10 +27,10 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     Raises:
         TranscriptError: records are gone, so that nobody could take the file in again.
     """
-    yield _json(_session(conversation, info))
+    yield _format_json(_build_session(conversation, info))
     for number in sorted(conversation.nodes):
         node = conversation.nodes[number]
-        yield _json(_node(node))
+        yield _format_json(_build_node(node))
         if node.role == "assistant":
             missing = len(node.ids)
             for record in records(number):
@@ -50,7 +50,7 @@ def chats(path: Path) -> Iterator[Transcript]:
     yield read(path)
 
 
-def _session(conversation: Conversation, info: Session) -> dict[str, Any]:
+def _build_session(conversation: Conversation, info: Session) -> dict[str, Any]:
     return {
         "record": "session",
         "version": VERSION,
@@ -61,16 +61,16 @@ def _session(conversation: Conversation, info: Session) -> dict[str, Any]:
         "system": conversation.first_system,
         "raw": conversation.raw,
         "leaf": conversation.leaf,
-        "created": _iso(info.created),
-        "updated": _iso(info.updated),
-        "model": to_dict(_elsewhere(info.model)),
+        "created": _format_iso(info.created),
+        "updated": _format_iso(info.updated),
+        "model": to_dict(_strip_folder(info.model)),
         "tuning": to_dict(info.tuning),
         "breakpoints": to_dict(info.breakpoints),
         "view": to_dict(info.view),
     }
 
 
-def _elsewhere(model: ModelRef) -> ModelRef:
+def _strip_folder(model: ModelRef) -> ModelRef:
     """Return the model as another machine may know it: its file without the folder."""
     identity = model.identity
     if identity is not None:
@@ -80,7 +80,7 @@ def _elsewhere(model: ModelRef) -> ModelRef:
     return ModelRef(model.name, path, identity)
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _build_node(node: Node) -> dict[str, Any]:
     said = {
         "record": "node",
         "number": node.number,
@@ -98,9 +98,9 @@ def _node(node: Node) -> dict[str, Any]:
     return said if node.system is None else said | {"system": node.system}
 
 
-def _iso(seconds: float) -> str | None:
+def _format_iso(seconds: float) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 
-def _json(value: dict[str, Any]) -> str:
+def _format_json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

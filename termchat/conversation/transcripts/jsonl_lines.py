@@ -20,8 +20,8 @@ import msgspec
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcripts.transcript import VERSION
-from termchat.decoding.beam_search import penalty_problem, problem
-from termchat.decoding.conditions import ConditionError, Rule, describe, parse
+from termchat.decoding.beam_search import penalty_problem, find_problem
+from termchat.decoding.conditions import ConditionError, Rule, format_condition, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -39,7 +39,7 @@ LONGEST_NAME = 10_000
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
-def replaced(data: bytes) -> tuple[bytes, int]:
+def replace_surrogates(data: bytes) -> tuple[bytes, int]:
     """JSON with U+FFFD for each lone surrogate, and how many there were."""
     if _MAY_BE.search(data) is None:
         return data, 0
@@ -126,7 +126,7 @@ def decode(data: bytes) -> Line:
         for condition in met:  # so could conditions that cannot be written by hand
             if isinstance(condition, Rule):
                 try:
-                    parse(describe(condition))
+                    parse(format_condition(condition))
                 except ConditionError as error:
                     raise LineError(f"a condition is invalid: {error.message}") from None
     return line
@@ -145,7 +145,7 @@ def _decode_patiently(data: bytes) -> Any:
         raise LineError("not a line of a transcript")
     _check_versions(kind, found)
     try:
-        return msgspec.convert(_with_numbers(found, kind), _twin(kind))
+        return msgspec.convert(_with_numbers(found, kind), _make_twin(kind))
     except msgspec.MsgspecError as error:
         raise LineError(str(error)) from None
 
@@ -173,7 +173,7 @@ def _check_walk(start: Start) -> None:
     most = MOST_BEAMS if group.beams is not None else MOST_WALKS
     if not (1 <= group.size <= most and group.runs >= 1 and walk >= 0 and 0 <= group.number < 2**53):
         raise LineError(f"walk {walk} of a group of {group.size} is none that can be made")
-    if group.beams is not None and (wrong := problem(group.beams)):
+    if group.beams is not None and (wrong := find_problem(group.beams)):
         raise LineError(wrong)
     if wrong := penalty_problem(group.length_penalty):
         raise LineError(wrong)
@@ -203,17 +203,17 @@ def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
 _twins: dict[type, Any] = {}
 
 
-def _twin(kind: Any) -> Any:
+def _make_twin(kind: Any) -> Any:
     """Return the type that reads JSON objects for a type whose own form is an array."""
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
     if typing.get_origin(kind) in (list, Sequence):
-        return list[_twin(inner[0])]  # type: ignore[misc]
+        return list[_make_twin(inner[0])]  # type: ignore[misc]
     if typing.get_origin(kind) is tuple and inner[-1] is ...:
-        return tuple[_twin(inner[0]), ...]  # type: ignore[misc]
+        return tuple[_make_twin(inner[0]), ...]  # type: ignore[misc]
     if typing.get_origin(kind) is UnionType:
-        return Union[tuple(_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
+        return Union[tuple(_make_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return kind
     if not (kind.__struct_config__.array_like or kind in _HOLD_ARRAYS):
@@ -222,7 +222,7 @@ def _twin(kind: Any) -> Any:
         hints = typing.get_type_hints(kind, include_extras=True)
         defaults = {field.name: field.default for field in msgspec.structs.fields(kind)} | UNTOLD.get(kind, {})
         fields: list[Any] = [
-            (name, _twin(hints[name]), *(() if default is msgspec.NODEFAULT else (default,)))
+            (name, _make_twin(hints[name]), *(() if default is msgspec.NODEFAULT else (default,)))
             for name, default in defaults.items()
         ]
         tag: dict[str, Any] = (
@@ -232,4 +232,4 @@ def _twin(kind: Any) -> Any:
     return _twins[kind]
 
 
-_decode = msgspec.json.Decoder(Union[tuple(map(_twin, _KINDS.values()))]).decode  # noqa: UP007
+_decode = msgspec.json.Decoder(Union[tuple(map(_make_twin, _KINDS.values()))]).decode  # noqa: UP007

@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from termchat.conversation.transcripts.inert import parsers
+from termchat.conversation.transcripts.inert import make_parsers
 
 _BACKTICKS = re.compile(r"\\?`+|\\[^`]|\n[ \t]*\n", re.DOTALL)
 """A run of backticks, the first of them perhaps escaped, another escape, or the end of a paragraph, where code ends."""
@@ -40,13 +40,13 @@ class _Unbroken(NamedTuple):
     blank: int = 0
 
 
-def placed(text: str, marks: list[tuple[int, str]]) -> str:
+def place_marks(text: str, marks: list[tuple[int, str]]) -> str:
     """Return the text with each mark before the character that it is for, or before the code or the brackets which that is
     in.
     """
     if not marks:
         return text
-    unbroken = _unbroken(text)
+    unbroken = _find_unbroken(text)
     found: defaultdict[tuple[int, str | None, int], list[str]] = defaultdict(list)
     for at, mark in marks:
         part = _part_at(text, at, unbroken)
@@ -76,15 +76,15 @@ def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
     return _Unbroken(line, line, "") if is_deep else _Unbroken(at, at)
 
 
-def _unbroken(text: str) -> list[_Unbroken]:
+def _find_unbroken(text: str) -> list[_Unbroken]:
     """Find blocks and spans of code, and brackets with their content, such as links and JSON; in order, without nesting."""
-    blocks, other, done = sorted(_blocks(text), key=itemgetter(0, 1)), "", 0
+    blocks, other, done = sorted(_find_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
         done = max(block.end, done)
     other += text[done:]
     found: list[_Unbroken] = []
-    for part in sorted([*blocks, *_spans(other), *_in_brackets(other)], key=lambda part: (part.begin, -part.end)):
+    for part in sorted([*blocks, *_find_spans(other), *_in_brackets(other)], key=lambda part: (part.begin, -part.end)):
         if found and part.begin < found[-1].end:
             found[-1] = found[-1]._replace(end=max(found[-1].end, part.end))
         else:
@@ -96,13 +96,13 @@ def _unbroken(text: str) -> list[_Unbroken]:
     return found
 
 
-def _blocks(text: str) -> Iterator[_Unbroken]:
+def _find_blocks(text: str) -> Iterator[_Unbroken]:
     """Blocks of code, as any viewer finds them."""
     if _MAY_BE_CODE.search(text) is None:
         return
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
     found: set[_Unbroken] = set()
-    for token in chain.from_iterable(parser.parse(text) for parser in parsers()):
+    for token in chain.from_iterable(parser.parse(text) for parser in make_parsers()):
         if token.type in ("fence", "code_block") and token.map is not None:
             begin, end = (lines[min(line, len(lines) - 1)] for line in token.map)
             is_fence = token.type == "fence"
@@ -120,7 +120,7 @@ def _is_closed(fence: str, sign: str) -> bool:
     return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}
 
 
-def _spans(text: str) -> Iterator[_Unbroken]:
+def _find_spans(text: str) -> Iterator[_Unbroken]:
     """Spans of code, and the escapes and backticks that make none as they stand."""
     paragraph = 0
     opens: list[tuple[int, tuple[int, int]]] = []

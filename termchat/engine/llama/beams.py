@@ -21,16 +21,24 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
+from termchat.decoding.beam_search import (
+    BeamStep,
+    Continuation,
+    Scored,
+    Search,
+    choose_step,
+    count_needed,
+    find_problem,
+)
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Reason, Record, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.chain import Chain, NothingFits, Observer, top
+from termchat.engine.llama.chain import Chain, NothingFits, Observer, find_top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, finish
+from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, build_finished
 from termchat.engine.llama.reply_controls import Cancelled, ReplyControls
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.port import (
@@ -91,7 +99,7 @@ class BeamSearch(Running):
         assert command.group is not None
         assert command.group.beams is not None
         how = command.group.beams
-        if wrong := problem(how):
+        if wrong := find_problem(how):
             raise EngineError("settings", wrong, "change the settings of the search")
         conditions = tuple(c for c in request.conditions if isinstance(c, Length | Stop))
         request = msgspec.structs.replace(request, conditions=conditions)
@@ -120,9 +128,9 @@ class BeamSearch(Running):
         model = self.model
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
         self.exponentials = Exponentials(model.n_vocab)
-        self.enough = enough(self.how.width, len(model.end_ids))
+        self.enough = count_needed(self.how.width, len(model.end_ids))
 
-    def free(self) -> None:
+    def free_memory(self) -> None:
         for chain in self.chains:
             chain.close()
         self.controls.close()
@@ -144,11 +152,11 @@ class BeamSearch(Running):
         """Yield what answers the request, and what the search waits for in between."""
         capacity = self.lane.capacity
         yield self._start()
-        yield self.controls.record()
+        yield self.controls.record_settings()
         ending: Ending | None
         try:
-            yield from self.prefill()
-            ending = yield from self._search()
+            yield from self.wait_prefill()
+            ending = yield from self._search_beams()
         except (Cancelled, Aborted):
             ending = "user", "" if self.running else "during prefill"
         except ContextFull:
@@ -161,7 +169,7 @@ class BeamSearch(Running):
             if ended.sequence is not None:
                 self.kept[walk] = ended.sequence, self.cells.sequences[ended.sequence]
         for walk, ended in enumerate(best):
-            yield from self._reply(walk, ended)
+            yield from self._record_reply(walk, ended)
         decoding = self.chosen_at[-1] - self.chosen_at[0] if self.chosen_at else 0.0
         rate = (self.tokens - self.first) / decoding if decoding else None
         yield WalksFinished(self.tokens, len(self.chosen_at), decoding * 1e3, rate)
@@ -180,35 +188,35 @@ class BeamSearch(Running):
                 self.steps += 1
         return ()
 
-    def _search(self) -> Generator[Event | Wait, None, Ending | None]:
+    def _search_beams(self) -> Generator[Event | Wait, None, Ending | None]:
         """Search; return why the beams that still run were broken off, None where they were beaten."""
         limit, lane = self.controls.limit, self.beam_lane
-        self.running = [self._root()]
+        self.running = [self._build_root()]
         while True:
             yield from self.read_commands()
-            begun, rows = self._now(), lane.rows
+            begun, rows = self._read_clock(), lane.rows
             self.endings, self.followers = {}, {}
-            best = [self._best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
-            chosen = choose([beam.total for beam in self.running], best, self.how.width, self._finishes)
+            best = [self._find_best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
+            chosen = choose_step([beam.total for beam in self.running], best, self.how.width, self._is_final)
             going = [*chosen.running, *chosen.finished]
             if not going:
                 return "rule", f"no token fits ({GRAMMAR})"
             drawn = [self._draw(one, rows[one.parent]) for one in going]
-            sample_us = int((self._now() - begun) * 1e6)
+            sample_us = int((self._read_clock() - begun) * 1e6)
             paths = [
                 (*self.running[one.parent].path, _Taken(each, lane.decode_us, sample_us))
                 for one, each in zip(going, drawn, strict=True)
             ]
-            yield from self._wait(drawn[0])
-            self.chosen_at.append(self._now())
+            yield from self._wait_step(drawn[0])
+            self.chosen_at.append(self._read_clock())
             if len(self.chosen_at) == 1:
                 self.first = len(going)
                 yield FirstToken((self.chosen_at[0] - self.asked_at) * 1e3, 0)
             self.tokens += len(going)
-            yield self._describe(chosen)
+            yield self._record_step(chosen)
             for one, path in zip(chosen.finished, paths[len(chosen.running) :], strict=True):
-                self._finish(one, path)
-            self._advance(chosen.running, paths)
+                self._finish_beam(one, path)
+            self._advance_beams(chosen.running, paths)
             if self.search.is_over(self.running[0].total if self.running else None, self.length):
                 return None
             if limit is not None and self.request.done + self.length >= limit:
@@ -216,29 +224,29 @@ class BeamSearch(Running):
             lane.wanted = [(beam.sequence, beam.path[-1].drawn.id) for beam in self.running]
             yield Wait.TOKEN
 
-    def _wait(self, drawn: Token) -> Iterator[Event]:
+    def _wait_step(self, drawn: Token) -> Iterator[Event]:
         """Wait until the step may be taken, showing the best beam's token."""
         while self.waiting and not self.steps:
             since = perf_counter()
-            yield Paused(self._token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
+            yield Paused(self._record_token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
             yield from self.read_commands()
             self.waited += perf_counter() - since
         self.steps -= bool(self.steps)
 
     # --- its beams ---------------------------------------------------------------------------------------------------
 
-    def _root(self) -> _Running:
+    def _build_root(self) -> _Running:
         """What all beams begin with."""
         controls, model = self.controls, self.model
         own = self.request.ids[len(self.request.ids) - self.request.done :]
-        tail = self._tail(b"".join(map(model.piece, own)))
+        tail = self._read_tail(b"".join(map(model.piece, own)))
         grammar = None if controls.dropped else controls.grammar
-        return _Running(self.beam_lane.sequence, 0.0, (), self._chain(()), tail, grammar)
+        return _Running(self.beam_lane.sequence, 0.0, (), self._build_chain(()), tail, grammar)
 
-    def _tail(self, data: bytes) -> bytes:
+    def _read_tail(self, data: bytes) -> bytes:
         return data[len(data) - min(self.open_tail, len(data)) :]
 
-    def _chain(self, path: tuple[_Taken, ...]) -> Chain:
+    def _build_chain(self, path: tuple[_Taken, ...]) -> Chain:
         """Return a chain that has seen the prompt and what a beam took."""
         request, model = self.request, self.model
         past = [*request.ids, *(taken.drawn.id for taken in path)]
@@ -246,9 +254,9 @@ class BeamSearch(Running):
         self.chains.append(made)
         return made
 
-    def _best(self, beam: _Running, row: Row) -> list[Scored]:
+    def _find_best(self, beam: _Running, row: Row) -> list[Scored]:
         """Return the best tokens after a beam, with their logprobs."""
-        mask = beam.grammar.mask() if beam.grammar is not None else None
+        mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         if beam.grammar is not None and mask is None:
             return []
         if self.how.after_chain:
@@ -261,17 +269,17 @@ class BeamSearch(Running):
             mass = float(np.exp(logits - highest).sum())
         else:
             suppressed = self.model.suppressed
-            allowed = row if mask is None else np.where(mask.allowed(len(row)), row, np.float32(-np.inf))
-            ids = top(allowed, self.enough + len(suppressed))
+            allowed = row if mask is None else np.where(mask.unpack_allowed(len(row)), row, np.float32(-np.inf))
+            ids = find_top(allowed, self.enough + len(suppressed))
             ids = ids[np.isfinite(allowed[ids]) & ~np.isin(ids, suppressed)]
             logits = row[ids].astype(np.float64)
             highest = float(row.max())
-            mass = self.exponentials.of(row, highest)
+            mass = self.exponentials.compute_sum(row, highest)
         order = np.lexsort((ids, -logits))[: self.enough]
         logprobs = logits[order] - (highest + math.log(mass))
         return list(zip(ids[order].tolist(), logprobs.tolist(), strict=True))
 
-    def _finishes(self, one: Continuation) -> bool:
+    def _is_final(self, one: Continuation) -> bool:
         """Return whether a token finishes the beam: an end token, one that completes a stop sequence, or the last that a
         constraint allows.
         """
@@ -289,8 +297,8 @@ class BeamSearch(Running):
                 self.endings[one] = "stop", stop.decode()
                 return True
         if beam.grammar is not None:
-            follower = self.followers[one] = beam.grammar.fork()
-            follower.take(one.id)
+            follower = self.followers[one] = beam.grammar.fork_follower()
+            follower.take_token(one.id)
             if follower.complete:
                 self.endings[one] = "end", f"nothing can follow ({GRAMMAR})"
                 return True
@@ -299,15 +307,21 @@ class BeamSearch(Running):
     def _draw(self, one: Continuation, row: Row) -> Token:
         """Return the token as it is observed under the settings; the search chose it, and not the dice."""
         beam = self.running[one.parent]
-        mask = beam.grammar.mask() if beam.grammar is not None else None
+        mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         step = self.request.done + self.length
         return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
 
-    def _describe(self, chosen: BeamStep) -> Beams:
+    def _record_step(self, chosen: BeamStep) -> Beams:
         model, length = self.model, self.length + 1
         beams = [
             Beam(
-                place, one.parent, one.id, model.name(one.id), one.logprob, self.search.score(one.total, length), ended
+                place,
+                one.parent,
+                one.id,
+                model.name(one.id),
+                one.logprob,
+                self.search.score_beam(one.total, length),
+                ended,
             )
             for place, (one, ended) in enumerate(
                 [
@@ -320,39 +334,39 @@ class BeamSearch(Running):
         kept = len(chosen.running) + len(chosen.finished)
         return Beams(self.request.done + self.length, beams[:kept], beams[kept:])
 
-    def _advance(self, chosen: list[Continuation], paths: list[tuple[_Taken, ...]]) -> None:
+    def _advance_beams(self, chosen: list[Continuation], paths: list[tuple[_Taken, ...]]) -> None:
         """These run on, each in a sequence of its own."""
         before, after = self.running, list[_Running]()
         parents = {one.parent for one in chosen}
         for place, beam in enumerate(before):
             if place not in parents:
-                self._drop(beam)
+                self._drop_beam(beam)
         staying = set[int]()
         for one, path in zip(chosen, paths[: len(chosen)], strict=True):
             parent = before[one.parent]
             stays = one.parent not in staying
             staying.add(one.parent)
-            sequence = parent.sequence if stays else self.cells.begin(parent.sequence)
+            sequence = parent.sequence if stays else self.cells.begin_sequence(parent.sequence)
             if not parent.chain.remembers:
                 chain = parent.chain
             elif stays:
                 chain = parent.chain
-                chain.accept(one.id)
+                chain.accept_token(one.id)
             else:
-                chain = self._chain(path)
-            tail = self._tail(parent.tail + self.model.piece(one.id))
+                chain = self._build_chain(path)
+            tail = self._read_tail(parent.tail + self.model.piece(one.id))
             after.append(_Running(sequence, one.total, path, chain, tail, self.followers.get(one)))
         self.running, self.length = after, self.length + 1
 
-    def _finish(self, one: Continuation, path: tuple[_Taken, ...]) -> None:
+    def _finish_beam(self, one: Continuation, path: tuple[_Taken, ...]) -> None:
         """This one ends; its cells stay as long as it is one of the best."""
-        sequence = self.cells.begin(self.running[one.parent].sequence)
-        worst = self.search.finish(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
+        sequence = self.cells.begin_sequence(self.running[one.parent].sequence)
+        worst = self.search.finish_beam(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
         if worst is not None and worst.sequence is not None:
-            self.cells.drop(worst.sequence, free=not self.beam_lane.rows_alone)
+            self.cells.drop_sequence(worst.sequence, free=not self.beam_lane.rows_alone)
 
-    def _drop(self, beam: _Running) -> None:
-        self.cells.drop(beam.sequence, free=not self.beam_lane.rows_alone)
+    def _drop_beam(self, beam: _Running) -> None:
+        self.cells.drop_sequence(beam.sequence, free=not self.beam_lane.rows_alone)
         if beam.chain.remembers:
             self.chains.remove(beam.chain)
             beam.chain.close()
@@ -365,24 +379,26 @@ class BeamSearch(Running):
 
     # --- what it tells -----------------------------------------------------------------------------------------------
 
-    def _reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
+    def _record_reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
         """Yield the records of one of the best; the first one's beginning is out already."""
         controls = ReplyControls(self.request, self.lane, list(self.request.ids), walk)
         model = self.model
         if walk and self.lane.prefill is not None:
             yield msgspec.structs.replace(self._start(), walk=walk)
-            yield controls.record()
+            yield controls.record_settings()
             yield msgspec.structs.replace(self.lane.prefill, walk=walk)
         (reason, detail), path, gate = ended.ending, ended.path, controls.gate
         for step, taken in enumerate(path):
-            text = gate.push(model.piece(taken.drawn.id))
+            text = gate.push_bytes(model.piece(taken.drawn.id))
             if step + 1 == len(path) and reason not in ("end", "stop", "user"):
-                text += gate.release()
-            phase = controls.thoughts.push(model.spelled(taken.drawn.id))
-            yield self._token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
-        yield finish(reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk)
+                text += gate.release_text()
+            phase = controls.thoughts.push_piece(model.spell_token(taken.drawn.id))
+            yield self._record_token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
+        yield build_finished(
+            reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk
+        )
 
-    def _token(
+    def _record_token(
         self,
         drawn: Token,
         step: int,

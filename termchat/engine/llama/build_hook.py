@@ -29,9 +29,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
             return
         build_data["artifacts"].append(f"/{LIBRARY}")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_platform()}"
+        build_data["tag"] = f"py3-none-{_name_platform()}"
 
-    def _compiled(self, source: Path, library: Path) -> bool:
+    def _compile_library(self, source: Path, library: Path) -> bool:
         found = next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")
         compiler = shlex.split(os.environ.get("CC") or found)
         building = library.with_suffix(f".{os.getpid()}")  # never a half-written library under its own name
@@ -46,5 +46,5 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
         return True
 
 
-def _platform() -> str:
+def _name_platform() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")

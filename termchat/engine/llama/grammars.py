@@ -26,7 +26,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.constraint_check import byte_tokenizer, grammar_of
 from termchat.decoding.records import Misfit
 from termchat.decoding.text_error import TextError
-from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, limits
+from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, build_limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -77,13 +77,13 @@ class Grammars:
     def check(self, constraint: Constraint) -> Checked:
         """Return whether a constraint can be used."""
         try:
-            error, warnings, _ = self._trial.compile(_grammar_of(constraint))
-            ms = None if error else self.compile(constraint)
+            error, warnings, _ = self._trial.compile_grammar(_grammar_of(constraint))
+            ms = None if error else self.compile_constraint(constraint)
         except ConstraintError as refusal:
             return Checked(str(refusal))
-        return Checked(_said(error), ms or 0.0, [_said(warning) for warning in warnings])
+        return Checked(_format_error(error), ms or 0.0, [_format_error(warning) for warning in warnings])
 
-    def compile(self, constraint: Constraint) -> float | None:
+    def compile_constraint(self, constraint: Constraint) -> float | None:
         """Compile a constraint, and says how many milliseconds that took; None where it had been done.
 
         Raises:
@@ -94,16 +94,16 @@ class Grammars:
             self._compiled.move_to_end(key)
             return None
         grammar = _grammar_of(constraint)
-        error, _, _ = self._trial.compile(grammar)
+        error, _, _ = self._trial.compile_grammar(grammar)
         if error:
-            raise ConstraintError(_said(error))
+            raise ConstraintError(_format_error(error))
         from llguidance import LLMatcher
 
-        tokenizer = self._tokenizer = self._tokenizer or self._build()
+        tokenizer = self._tokenizer = self._tokenizer or self._build_tokenizer()
         begun = perf_counter()
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=build_limits())
         if matcher.is_error():
-            raise ConstraintError(_said(matcher.get_error()))
+            raise ConstraintError(_format_error(matcher.get_error()))
         self._check_spelling(constraint, matcher)
         self._compiled[key] = matcher
         while len(self._compiled) > _KEPT:
@@ -128,42 +128,42 @@ class Grammars:
                 shown = (json.dumps(one.decode("utf-8", "replace"), ensure_ascii=False) for one in (text, written))
                 raise ConstraintError("this model cannot write {}: its tokens for it are {}".format(*shown))
 
-    def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
+    def follow_ids(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
         """Return a follower that has consumed these ids.
 
         Raises:
             ConstraintError: the constraint cannot be used.
         """
-        ms = self.compile(constraint)
+        ms = self.compile_constraint(constraint)
         matcher = self._compiled[constraint.kind, constraint.text].deep_copy()
-        return Follower(matcher, constraint, self._n_vocab, self.thread, ids, self._name, ms)
+        return Follower(matcher, constraint, self._n_vocab, self.thread, ids, self._name_token, ms)
 
-    def followed(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
+    def ask_follower(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
         """`follow` for a question.
 
         Raises:
             EngineError: the constraint cannot be used.
         """
         try:
-            return self.follow(constraint, ids)
+            return self.follow_ids(constraint, ids)
         except ConstraintError as error:
             raise EngineError("constraint", f"the constraint cannot be used: {error}", "") from None
 
-    def misfit(self, constraint: Constraint, ids: Sequence[int], token: int) -> Misfit | None:
+    def find_misfit(self, constraint: Constraint, ids: Sequence[int], token: int) -> Misfit | None:
         """Why the constraint does not allow a token after these ids, which match it; None if it does.
 
         Raises:
             EngineError: the constraint cannot be used.
         """
-        if self.followed(constraint, ids).allows(token):
+        if self.ask_follower(constraint, ids).allows_token(token):
             return None
         matcher = _by_bytes(grammar_of(constraint))
         matcher.consume_tokens(list(b"".join(map(self._piece, ids))))
         data = b"" if self._is_control(token) else self._piece(token)
         fits = matcher.try_consume_tokens(list(data))
-        found = Mask(np.frombuffer(matcher.compute_bitmask().ljust(36, b"\0"), np.uint32), after_chain=False).allowed(
-            256
-        )
+        found = Mask(
+            np.frombuffer(matcher.compute_bitmask().ljust(36, b"\0"), np.uint32), after_chain=False
+        ).unpack_allowed(256)
         return Misfit(
             at=fits,
             byte=data[fits] if fits < len(data) else None,
@@ -172,10 +172,10 @@ class Grammars:
             may_end=matcher.is_accepting(),
         )
 
-    def _name(self, token: int) -> str:
+    def _name_token(self, token: int) -> str:
         return self._piece(token).decode("utf-8", "replace")
 
-    def _build(self) -> Any:
+    def _build_tokenizer(self) -> Any:
         from llguidance import LLTokenizer
 
         tokens = [(_SPECIAL if self._is_control(i) else b"") + self._piece(i) for i in range(self._n_vocab)]
@@ -190,7 +190,9 @@ class Grammars:
                 eos_token=self._end_ids,
             )
         except ValueError as error:
-            raise ConstraintError(f"it cannot be used with this model's vocabulary: {_said(str(error))}") from None
+            raise ConstraintError(
+                f"it cannot be used with this model's vocabulary: {_format_error(str(error))}"
+            ) from None
 
 
 class Follower:
@@ -220,32 +222,32 @@ class Follower:
         self.problem = ""
         taken = matcher.try_consume_tokens(list(ids))
         if matcher.is_error():
-            self.problem = _said(matcher.get_error())
+            self.problem = _format_error(matcher.get_error())
         elif taken < len(ids):
-            self.problem = self._refused(ids[taken])
+            self.problem = self._describe_refused(ids[taken])
 
-    def fork(self) -> Follower:
+    def fork_follower(self) -> Follower:
         """Another one, for a reply that is the same until now."""
-        self._wait()
+        self._wait_computed()
         made = copy(self)
         made._matcher, made._bits = self._matcher.deep_copy(), self._bits.copy()
         made._mask = self._mask._replace(bits=made._bits)
         return made
 
-    def allows(self, token: int) -> bool:
-        self._wait()
+    def allows_token(self, token: int) -> bool:
+        self._wait_computed()
         return bool(self._matcher.validate_tokens([token]))
 
-    def take(self, token: int) -> None:
+    def take_token(self, token: int) -> None:
         """The token joins the reply. One that does not fit is a problem, and ends nothing."""
         if self.problem:
             return
-        if self.allows(token):
+        if self.allows_token(token):
             self._matcher.consume_token(token)
             self._known = False
-            self._look()
+            self._check_matcher()
         else:
-            self.problem = self._refused(token)
+            self.problem = self._describe_refused(token)
 
     @property
     def complete(self) -> bool:
@@ -255,41 +257,41 @@ class Follower:
     @property
     def accepting(self) -> bool:
         """The reply could end here."""
-        self._wait()
+        self._wait_computed()
         return not self.problem and bool(self._matcher.is_accepting())
 
-    def begin(self) -> None:
+    def begin_mask(self) -> None:
         """Compute the mask for the next token in the meantime, if that is likely to take long."""
         if self._took > _LONG and not self.problem and not self._known and self._running is None:
-            self._running = self._thread.submit(self._compute)
+            self._running = self._thread.submit(self._compute_mask)
 
-    def mask(self) -> Mask | None:
+    def wait_mask(self) -> Mask | None:
         """Return the mask for the next token, waiting for it; None after a problem."""
-        self._wait()
+        self._wait_computed()
         if not self.problem and not self._known:
-            self._compute()
-            self._look()
+            self._compute_mask()
+            self._check_matcher()
         return None if self.problem else self._mask
 
-    def _compute(self) -> None:
+    def _compute_mask(self) -> None:
         begun = perf_counter()
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
         self._took = perf_counter() - begun
         self._known = True
 
-    def _wait(self) -> None:
+    def _wait_computed(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.result()
-            self._look()
+            self._check_matcher()
 
-    def _look(self) -> None:
+    def _check_matcher(self) -> None:
         if self._matcher.is_error():
-            self.problem = _said(self._matcher.get_error())
+            self.problem = _format_error(self._matcher.get_error())
         elif self._known and not self._bits.any():
             self.problem = "no token fits"
 
-    def _refused(self, token: int) -> str:
+    def _describe_refused(self, token: int) -> str:
         return f"the token {json.dumps(self._name(token), ensure_ascii=False)} does not fit"
 
 
@@ -309,9 +311,9 @@ def _by_bytes(grammar: str) -> llguidance.LLMatcher:
     """Return a matcher whose tokens are the bytes, by their numbers, and one that ends."""
     from llguidance import LLMatcher
 
-    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=limits())
+    return LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=build_limits())
 
 
-def _said(error: str) -> str:
+def _format_error(error: str) -> str:
     """Return an error of llguidance for people."""
     return error.replace("<non-verbose/>", "").strip().replace("NoExtensionBias", "no token fits")

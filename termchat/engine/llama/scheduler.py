@@ -48,21 +48,21 @@ class Source(ABC):
     def open(self, request: ReplyRequest) -> Lane:
         """Return a lane for a reply."""
 
-    def plan(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
+    def plan_prompts(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
         """Plan the decodes of the prompts."""
 
     @abstractmethod
-    def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
         """Decode the prompts of all runs, later joins included, and yield the progress.
 
         Raises:
             Aborted, ContextFull, EngineError: for all of them.
         """
 
-    def join(self, run: Running) -> None:  # noqa: B027
+    def join_run(self, run: Running) -> None:  # noqa: B027
         """Give a joining reply the available cells of its prompt: all but its last token, or more."""
 
-    def accept(self, run: Running) -> bool:
+    def accept_token(self, run: Running) -> bool:
         """Return whether the newest token of a run need not be decoded: the row after it is at hand."""
         return False
 
@@ -109,10 +109,10 @@ class Scheduler:
         try:
             opened = [self._open(request, self._asked_at) for request in self.command.replies]
             if self.runs:
-                self.source.plan(list(self.runs.values()))
-            yield [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
-            yield from self._prefill(poll)
-            yield from self._rounds(poll, wait)
+                self.source.plan_prompts(list(self.runs.values()))
+            yield [event for one in opened for event in (one.advance_events() if isinstance(one, Running) else [one])]
+            yield from self._prefill_prompts(poll)
+            yield from self._run_rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
                 counts = [run.tokens for run in self.runs.values() if run.tokens]
                 later, seconds = sum(counts) - len(counts), self._seconds
@@ -120,7 +120,7 @@ class Scheduler:
                 yield [WalksFinished(sum(counts), self.source.steps, seconds * 1e3, rate)]
         finally:
             for run in self.running:
-                run.end()
+                run.end_run()
             self.source.close(self.runs.values())
 
     def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
@@ -141,7 +141,7 @@ class Scheduler:
         self.runs[request.number] = run
         return run
 
-    def _prefill(self, poll: Poll) -> Iterator[list[Event]]:
+    def _prefill_prompts(self, poll: Poll) -> Iterator[list[Event]]:
         """Have the prompts decoded; the replies read their commands in between."""
         if not self.runs:
             return
@@ -149,20 +149,20 @@ class Scheduler:
         if not self.running:
             return
         try:
-            for one in self.source.prefill(self.runs.values()):
-                failed = [*self._fail(one)] if isinstance(one, Failure) else [one]
+            for one in self.source.prefill_prompts(self.runs.values()):
+                failed = [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
                 waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
-                yield [*(event for run in waiting for event in run.advance()), *failed]
+                yield [*(event for run in waiting for event in run.advance_events()), *failed]
                 yield from self._step(poll)
                 if not self.running:
                     return
         except (Aborted, ContextFull) as error:
-            yield [*self._fail(Failure(self.running, error))]
+            yield [*self._fail_runs(Failure(self.running, error))]
         for run in self.running:
             if run.waits is Wait.PROMPT:
                 run.waits = None
 
-    def _rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
+    def _run_rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
         """Take all replies to their ends."""
         first: float | None = None
         while self.running:
@@ -172,7 +172,7 @@ class Scheduler:
             self._seconds = now - first - self._waited
             if waiting := [run for run in self.running if isinstance(run.waits, Wait)]:
                 for one in self.source.decode(waiting, self.running):
-                    yield [*self._fail(one)] if isinstance(one, Failure) else [one]
+                    yield [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
             elif self.running:
                 wait()
                 self._waited += perf_counter() - now
@@ -181,35 +181,35 @@ class Scheduler:
         """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
         events: list[Event] = []
         try:
-            events += self._obey(poll)
+            events += self._obey_commands(poll)
             for run in self.running:
                 if not run.goes_on:
                     continue
-                events += run.advance()
-                while not run.over and self.source.accept(run):
+                events += run.advance_events()
+                while not run.over and self.source.accept_token(run):
                     if self.command.group is None:  # the rows of a group are views: all draw before others may decode
                         yield events
                         events = []
                     run.waits = None  # a reply reads its commands between any two tokens
-                    events += self._obey(poll)
-                    events += run.advance()
+                    events += self._obey_commands(poll)
+                    events += run.advance_events()
         except EngineError:
             yield events  # what came before the failure
             raise
         yield events
 
-    def _obey(self, poll: Poll) -> Iterator[Event]:
+    def _obey_commands(self, poll: Poll) -> Iterator[Event]:
         """Give the commands to the replies that they are for; yield the first events of a new one."""
         while (command := poll()) is not None:
             if isinstance(command, Join):
-                yield from self._join(command.reply)
+                yield from self._join_reply(command.reply)
             elif command.reply is None:
                 for run in self.running:
                     run.commands.append(command)
             elif self.command.group is not None and (one := self.runs.get(command.reply)) is not None:
                 one.commands.append(command)
 
-    def _join(self, request: ReplyRequest) -> Iterator[Event]:
+    def _join_reply(self, request: ReplyRequest) -> Iterator[Event]:
         if self.command.group is None or self.command.group.beams is not None:
             return
         decoded = [run for run in self.runs.values() if run.lane.prefill is not None] or self.runs.values()
@@ -221,11 +221,11 @@ class Scheduler:
         if isinstance(run, Failed):
             yield run
             return
-        self.source.join(run)
-        yield from run.advance()
+        self.source.join_run(run)
+        yield from run.advance_events()
 
-    def _fail(self, failure: Failure) -> Iterator[Event]:
+    def _fail_runs(self, failure: Failure) -> Iterator[Event]:
         error = failure.error
         for run in failure.runs:
             if not run.over:
-                yield from run.advance(type(error)(*error.args))
+                yield from run.advance_events(type(error)(*error.args))

@@ -18,14 +18,14 @@ class Speller:
         self._ids: dict[bytes, int] = {}
         self._words: list[str] = []
 
-    def spellings(self, text: str) -> list[Spelling]:
+    def spell_variants(self, text: str) -> list[Spelling]:
         """Spell a word with and without a leading space, as written, in lower case, capitalised and in upper case."""
         word = text.strip()
         if not word:
             return []
         self._read()
         forms = dict.fromkeys((word, word.lower(), word.capitalize(), word.upper()))
-        return [self._spelling(space + form) for form in forms for space in (" ", "")]
+        return [self._spell_word(space + form) for form in forms for space in (" ", "")]
 
     def _read(self) -> None:
         if self._ids:
@@ -37,14 +37,14 @@ class Speller:
         begun = (piece.decode("utf-8", "ignore").strip() for piece in self._ids if piece.startswith(b" "))
         self._words = sorted({text.lower() for text in begun if len(text) > 3 and text.isalpha()})
 
-    def _spelling(self, text: str) -> Spelling:
+    def _spell_word(self, text: str) -> Spelling:
         single = self._ids.get(text.encode())
-        ids = [single] if single is not None else self._tokens(text)
+        ids = [single] if single is not None else self._tokenize_bare(text)
         names = [self._model.name(token) for token in ids]
         others = self._beginning_with(ids[0], names[0], text) if len(ids) > 1 else []
         return Spelling(text, ids, names, len(others), others[:_EXAMPLES])
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokenize_bare(self, text: str) -> list[int]:
         """Tokenise a text, without a first piece that is only a space, which some tokenisers put before a text."""
         ids = self._model.tokenize(text, special=False)
         return ids[1:] if len(ids) > 1 and not self._model.piece(ids[0]).strip() else ids
@@ -65,6 +65,6 @@ class Speller:
                 tried += 1
                 if tried > MOST:
                     return forms
-                if self._tokens(other)[:1] == [token]:
+                if self._tokenize_bare(other)[:1] == [token]:
                     forms.append(form)
         return forms

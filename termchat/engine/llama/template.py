@@ -27,11 +27,11 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from termchat.decoding.deadline import deadline
+from termchat.decoding.deadline import interrupt_after
 from termchat.decoding.escapes import well_formed
 from termchat.engine.llama.marking import MarkedMessages, as_drawn, ids_of_replies
 from termchat.engine.llama.model import LSTRIP, RSTRIP
-from termchat.engine.llama.sandbox import last_resort, memory
+from termchat.engine.llama.sandbox import last_resort, limit_memory
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, Message, Remark
 
@@ -87,15 +87,15 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         for text, times in ((left, right), (right, left)):
             if operator == "*" and isinstance(text, (str, list, tuple)) and isinstance(times, int):
-                self._limit(len(text) * times)
+                self._limit_size(len(text) * times)
         if isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * (abs(right) if operator == "**" else 1) + right.bit_length()
-            self._limit(0 if bits <= _LARGEST else LONGEST + 1)
+            self._limit_size(0 if bits <= _LARGEST else LONGEST + 1)
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
-            self._limit(len(left) + len(right))
+            self._limit_size(len(left) + len(right))
         return super().call_binop(context, operator, left, right)
 
-    def _limit(self, size: int) -> None:
+    def _limit_size(self, size: int) -> None:
         if size > LONGEST:
             raise SecurityError("the template asks for too much memory")
 
@@ -130,8 +130,8 @@ class ChatTemplate:
         """The texts of the last prompt: of a chat that goes on, only what is new is tokenised."""
         if model.template is None:
             raise EngineError("template", "this model file has no chat template", _HINT)
-        with _bounded("is broken"):
-            self._template, used = _compiled(model.template, self._tojson)
+        with _limit_template("is broken"):
+            self._template, used = _compile_template(model.template, self._format_json)
         self._switch = next((name for name in SWITCHES if name in used), "")
         self._words = not self._switch and "/no_think" in model.template
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
@@ -146,7 +146,7 @@ class ChatTemplate:
         """Whether it can turn the model's thoughts on and off."""
         return bool(self._switch) or self._words
 
-    def prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
+    def render_prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
         """Return the whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
 
         Raises:
@@ -161,17 +161,17 @@ class ChatTemplate:
         for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             self._mark = marked.mark
-            parts = marked.parts(self._rendered(marked.messages, think, parts=self._takes_parts))
-            if not (lost := marked.lost(parts)):
+            parts = marked.cut_parts(self._render_text(marked.messages, think, parts=self._takes_parts))
+            if not (lost := marked.find_lost(parts)):
                 break
             replies = {} if attempt else {number: ids for number, ids in replies.items() if number not in lost}
-        ids, after = self._assemble(messages, replies, parts, marked.mark)
+        ids, after = self._assemble_ids(messages, replies, parts, marked.mark)
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)
             after += 1
         return RenderedPrompt(ids, after if replies else None, remark)
 
-    def _assemble(
+    def _assemble_ids(
         self, messages: list[Message], replies: Mapping[int, list[int]], parts: list[str | int], mark: str
     ) -> tuple[list[int], int]:
         """Return the ids of a rendered prompt, and how many of them the last reply ends with."""
@@ -184,7 +184,7 @@ class ChatTemplate:
             if isinstance(number, int):
                 text, own = self._before_reply(messages[number], replies[number], text, str(parts[-1]), mark)
             key = text, mark, bool(ids)
-            self._tokenized[key] = known[key] if key in known else self._tokenize(text, mark, follows=bool(ids))
+            self._tokenized[key] = known[key] if key in known else self._tokenize_marked(text, mark, follows=bool(ids))
             ids += self._tokenized[key]
             ids += own
             after = len(ids) if own else after
@@ -195,19 +195,21 @@ class ChatTemplate:
     ) -> tuple[str, list[int]]:
         """What the template has before a reply, and the reply's ids: its thoughts with it where they stand there, too."""
         if reply.thinking:
-            head = b"".join(map(self._model.spelled, reply.ids[: len(reply.ids) - len(own)])).decode("utf-8", "replace")
+            head = b"".join(map(self._model.spell_token, reply.ids[: len(reply.ids) - len(own)])).decode(
+                "utf-8", "replace"
+            )
             without = _without_end(before, head, mark)
             return (before, own) if without is None else (without, reply.ids)
         return as_drawn(before, prompt), own
 
-    def _tokenize(self, text: str, mark: str, *, follows: bool) -> list[int]:
+    def _tokenize_marked(self, text: str, mark: str, *, follows: bool) -> list[int]:
         """Return the ids of a text; one that `follows` ids has no space that some tokenizers put before a text."""
         guarded = follows and self._puts_space
         if mark not in text and not self._has_short and not guarded:
             return self._model.tokenize(text, special=True)
         model = self._model
         whole = model.tokenize(text, special=True)
-        runs = self._runs(text)
+        runs = self._split_controls(text)
         grouped: list[Any] = [[]]
         for token in whole:
             if model.is_control(token):
@@ -227,14 +229,14 @@ class ChatTemplate:
                 before = runs[i - 1] if i else None
                 after = runs[i + 1] if i + 1 < len(runs) else None
                 run = run.replace(mark, "")
-                if isinstance(before, int) and model.attributes(before) & RSTRIP:
+                if isinstance(before, int) and model.read_attributes(before) & RSTRIP:
                     run = run.lstrip()
-                if isinstance(after, int) and model.attributes(after) & LSTRIP:
+                if isinstance(after, int) and model.read_attributes(after) & LSTRIP:
                     run = run.rstrip()
-                ids += self._plain(run, guarded=guarded and not i) if run else []
+                ids += self._tokenize_plain(run, guarded=guarded and not i) if run else []
         return ids
 
-    def _plain(self, text: str, *, guarded: bool) -> list[int]:
+    def _tokenize_plain(self, text: str, *, guarded: bool) -> list[int]:
         """Return the ids of a text without control tokens; `guarded` leaves out the space that some tokenizers put before
         it.
         """
@@ -244,7 +246,7 @@ class ChatTemplate:
         split = ids[: len(self._guard)] == self._guard
         return ids[len(self._guard) :] if split else self._model.tokenize(text, special=False)
 
-    def _runs(self, text: str) -> list[str | int]:
+    def _split_controls(self, text: str) -> list[str | int]:
         """Text, control id, text, control id, … text; the longest names first, as llama.cpp does."""
         runs: list[str | int] = [text]
         for name, control in self._control.items():
@@ -261,15 +263,15 @@ class ChatTemplate:
             runs = split
         return runs
 
-    def _rendered(self, messages: list[Message], think: bool | None, *, parts: bool) -> str:
+    def _render_text(self, messages: list[Message], think: bool | None, *, parts: bool) -> str:
         model = self._model
         variables: Mapping[str, Any] = {
-            "messages": [_message(message, parts=parts) for message in messages],
+            "messages": [_build_message(message, parts=parts) for message in messages],
             "add_generation_prompt": True,
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
-            "raise_exception": _refuse,
-            "strftime_now": _now,
+            "raise_exception": _raise_refusal,
+            "strftime_now": _format_date,
             "tools": None,
             "documents": None,
         }
@@ -278,7 +280,7 @@ class ChatTemplate:
         written: list[str] = []
         size = 0
         given = sum(len(message.content) + len(message.thinking) for message in messages)
-        with _bounded("refuses the chat"):
+        with _limit_template("refuses the chat"):
             for part in self._template.generate(variables):
                 written.append(part)
                 size += len(part)
@@ -290,16 +292,16 @@ class ChatTemplate:
     def _takes_parts(self) -> bool:
         """Whether a message reaches the prompt only as a list of parts, as templates of vision models want it."""
         said = [Message("user", _PROBE)]
-        return not self._reaches(said, parts=False) and self._reaches(said, parts=True)
+        return not self._reaches_end(said, parts=False) and self._reaches_end(said, parts=True)
 
     @cached_property
     def _takes_system(self) -> bool:
         """Whether a system prompt reaches the prompt."""
-        return self._reaches([Message("system", _PROBE), Message("user", "x")], parts=self._takes_parts)
+        return self._reaches_end([Message("system", _PROBE), Message("user", "x")], parts=self._takes_parts)
 
-    def _reaches(self, messages: list[Message], *, parts: bool) -> bool:
+    def _reaches_end(self, messages: list[Message], *, parts: bool) -> bool:
         with suppress(_Refusal):
-            return _PROBE in self._rendered(messages, None, parts=parts)
+            return _PROBE in self._render_text(messages, None, parts=parts)
         return False
 
     @cached_property
@@ -311,7 +313,7 @@ class ChatTemplate:
         """Whether the tokenizer puts a space before a text."""
         return b"".join(map(self._model.piece, self._guard)) != _GUARD.encode()
 
-    def _tojson(
+    def _format_json(
         self, value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None,
         sort_keys: bool = False,
     ) -> str:  # fmt: skip
@@ -323,14 +325,14 @@ class ChatTemplate:
 
 
 @contextmanager
-def _bounded(complaint: str) -> Iterator[None]:
+def _limit_template(complaint: str) -> Iterator[None]:
     """Limit what a template may take while something is done with it; `complaint` is what else may be wrong with it.
 
     Raises:
         EngineError: it takes more, or raises anything at all.
     """
     try:
-        with memory(MEMORY), deadline(DEADLINE), last_resort(STUCK):
+        with limit_memory(MEMORY), interrupt_after(DEADLINE), last_resort(STUCK):
             yield
     except _TooLong:
         raise EngineError("template", "the model's chat template produces too much text", _HINT) from None
@@ -343,7 +345,7 @@ def _bounded(complaint: str) -> Iterator[None]:
         raise _Refusal("template", f"the model's chat template {complaint}: {said}", _HINT) from error
 
 
-def _message(message: Message, *, parts: bool) -> dict[str, Any]:
+def _build_message(message: Message, *, parts: bool) -> dict[str, Any]:
     content = [{"type": "text", "text": message.content}] if parts else message.content
     said = {"role": message.role, "content": content}
     return said | ({"reasoning_content": message.thinking} if message.thinking else {})
@@ -376,7 +378,7 @@ def _with_word(messages: list[Message], word: str) -> list[Message]:
     return [Message("system", f"{head}\n{word}".strip()), *rest]
 
 
-def _compiled(source: str, tojson: Callable[..., str]) -> tuple[Template, frozenset[str]]:
+def _compile_template(source: str, tojson: Callable[..., str]) -> tuple[Template, frozenset[str]]:
     """Return the template, and the names of the variables that it is given."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
@@ -386,11 +388,11 @@ def _compiled(source: str, tojson: Callable[..., str]) -> tuple[Template, frozen
     return environment.from_string(source), frozenset(find_undeclared_variables(tree))
 
 
-def _now(form: str) -> str:
+def _format_date(form: str) -> str:
     if len(form) > _LONGEST_DATE:
         raise SecurityError("the template's date format is too long")
     return datetime.now().strftime(form)
 
 
-def _refuse(message: str) -> NoReturn:
+def _raise_refusal(message: str) -> NoReturn:
     raise TemplateError(message)

@@ -29,24 +29,24 @@ def default_threads(root: Path = Path("/")) -> int:
     the slowest. A container's CPU quota counts too: threads beyond it spin at the barrier until the kernel stops them all.
     `root` is where /proc and /sys are.
     """
-    return max(1, min(_cores(root, _large(root)), int(_quota(root))))
+    return max(1, min(_count_cores(root, _list_large(root)), int(_read_quota(root))))
 
 
 def all_threads(root: Path = Path("/")) -> int:
     """Return how many threads the cores this process may use run at once, with hyperthreads and small cores."""
-    return max(1, min(len(_allowed()), int(_quota(root))))
+    return max(1, min(len(_list_allowed()), int(_read_quota(root))))
 
 
-def _allowed() -> set[int]:
+def _list_allowed() -> set[int]:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
-def _large(root: Path) -> set[int]:
+def _list_large(root: Path) -> set[int]:
     """Return the allowed CPUs that are not of the small kind."""
-    allowed = _allowed()
+    allowed = _list_allowed()
     if sys.platform == "darwin":
         return set(range(_apple_large() or len(allowed)))
-    of_intel = _listed(_read(root / "sys/devices/cpu_core/cpus"))  # there only where there are small ones too
+    of_intel = _parse_list(_read(root / "sys/devices/cpu_core/cpus"))  # there only where there are small ones too
     capacity = {cpu: _read(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in allowed}
     if all(text.isdigit() for text in capacity.values()):
         half = max(int(text) for text in capacity.values()) / 2
@@ -54,7 +54,7 @@ def _large(root: Path) -> set[int]:
     return allowed & of_intel or allowed
 
 
-def _listed(text: str) -> set[int]:
+def _parse_list(text: str) -> set[int]:
     """Return the numbers of a list such as "0-3,8"."""
     ranges = [part.partition("-") for part in filter(None, text.split(","))]
     return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
@@ -67,34 +67,34 @@ def _apple_large() -> int:
     return 0 if failed else count.value
 
 
-def _cores(root: Path, cpus: set[int]) -> int:
+def _count_cores(root: Path, cpus: set[int]) -> int:
     folder = root / "sys/devices/system/cpu"
     return len({_read(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus})
 
 
-def _quota(root: Path) -> float:
+def _read_quota(root: Path) -> float:
     """Return the cores that the tightest control group around this process may keep busy; a large number without a quota."""
     quotas = [1e9]
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            for folder in _upwards(root / "sys/fs/cgroup", group):
-                quotas += _ratio(*_read(folder / "cpu.max").split())
+            for folder in _walk_upwards(root / "sys/fs/cgroup", group):
+                quotas += _divide_quota(*_read(folder / "cpu.max").split())
         elif "cpu" in controllers.split(","):
             for mount in _V1_MOUNTS:
-                for folder in _upwards(root / "sys/fs/cgroup" / mount, group):
-                    quotas += _ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+                for folder in _walk_upwards(root / "sys/fs/cgroup" / mount, group):
+                    quotas += _divide_quota(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
     return min(quotas)
 
 
-def _upwards(mount: Path, group: str) -> Iterator[Path]:
+def _walk_upwards(mount: Path, group: str) -> Iterator[Path]:
     """Yield the group's folder and its parents. Inside a container the mount itself may be the group's own folder."""
     parts = [part for part in group.split("/") if part not in ("", "..")]
     for length in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:length])
 
 
-def _ratio(quota: str = "", period: str = "") -> list[float]:
+def _divide_quota(quota: str = "", period: str = "") -> list[float]:
     """Return the cores of a quota, in a list; empty without a limit ("max", -1) or a value."""
     try:
         cores = int(quota) / int(period)
@@ -118,7 +118,7 @@ class _Times(deque[float]):
     def __init__(self) -> None:
         super().__init__(maxlen=self.MEMORY)
 
-    def mean(self, *, forgiving: bool = False) -> float:
+    def compute_mean(self, *, forgiving: bool = False) -> float:
         """Return the mean of the recent times, inf without any; if `forgiving`, without the longest: it may be an accident."""
         recent = sorted(islice(reversed(self), self.RECENT))
         return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent) if recent else inf
@@ -178,11 +178,11 @@ class ThreadTuner:
         """Whether a trial is under way."""
         return self._trial is not None
 
-    def rest(self) -> None:
+    def drop_trial(self) -> None:
         """Give up the trial of a reply that ended."""
         self._trial = None
 
-    def allowed(self, rows: int = 1) -> float:
+    def limit_seconds(self, rows: int = 1) -> float:
         """Return the seconds after which the next step, of so many rows, surely has too many threads; inf if it never has."""
         batch, trial = rows > 1, self._trial
         present = min(self._loaded[batch], self._limit)
@@ -192,25 +192,25 @@ class ThreadTuner:
             return inf
         # A batch never takes longer than its rows one by one.
         known = [
-            self.STALL * self._times[batch, present // 2].mean(),
-            self._times[False, min(self._loaded[0], present)].mean(),
+            self.STALL * self._times[batch, present // 2].compute_mean(),
+            self._times[False, min(self._loaded[0], present)].compute_mean(),
         ]
         return min(known[: 1 + batch]) * rows / 1e6
 
-    def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
+    def observe_step(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
         """Count a step of `rows` rows that took `us` microseconds with so many threads; return the new `limit`.
 
         `following` is the number of rows of the next step; they are the same if it was broken off, since it took longer than
         `allowed`.
         """
-        batch, stalled, trial = rows > 1, us / 1e6 > self.allowed(rows), self._trial
+        batch, stalled, trial = rows > 1, us / 1e6 > self.limit_seconds(rows), self._trial
         if self._loaded[batch] > 1 and (not batch or rows >= self.FULL or stalled):
             self._times[batch, threads].append(us / rows)
             if trial is not None and (trial.batch, trial.threads) == (batch, threads):
                 trial.taken.append(us / rows)
-                self._judge(trial, us / 1e6)
+                self._judge_trial(trial, us / 1e6)
             elif trial is None and stalled:
-                self._lower(batch, threads // 2)
+                self._lower_limit(batch, threads // 2)
         if self._trial is not None and self._trial.batch != (following > 1):
             self._trial = None
         if self._trial is None and batch == (following > 1) and (not batch or following >= self.FULL):
@@ -222,7 +222,7 @@ class ThreadTuner:
         now = min(loaded, self._limit)
         if not times[batch, now]:
             return None
-        us = times[batch, now].mean(forgiving=not batch)  # a batch is too long for an accident
+        us = times[batch, now].compute_mean(forgiving=not batch)  # a batch is too long for an accident
         if now > 1 and self._is_slow(us, times[batch, now // 2]):
             threads, (steps, share), sure = now // 2, self.HALF, 0.5
         elif now < loaded and self._clock() >= self._twice_at:
@@ -238,10 +238,10 @@ class ThreadTuner:
         if not half:
             return True
         if self._clock() < self._half_at:
-            return us > self.MUCH_SLOWER * half.mean()
-        return us > self.SLOWER * half.mean() or us > self.MUCH_SLOWER * min(half)
+            return us > self.MUCH_SLOWER * half.compute_mean()
+        return us > self.SLOWER * half.compute_mean() or us > self.MUCH_SLOWER * min(half)
 
-    def _judge(self, trial: _Trial, seconds: float) -> None:
+    def _judge_trial(self, trial: _Trial, seconds: float) -> None:
         """End the trial if its outcome is certain. `seconds` is how long its last step took."""
         succeeded = sum(trial.taken) < trial.most_us
         if succeeded and len(trial.taken) < trial.steps and trial.taken[-1] >= trial.sure_us:
@@ -250,7 +250,7 @@ class ThreadTuner:
         clock, loaded = self._clock(), self._loaded[trial.batch]
         if trial.threads < min(loaded, self._limit):
             if succeeded:
-                self._lower(trial.batch, trial.threads, seconds)
+                self._lower_limit(trial.batch, trial.threads, seconds)
             else:
                 self._half_at = clock + self._half_wait
                 self._half_wait = min(2 * self._half_wait, self.LONGEST)
@@ -258,16 +258,16 @@ class ThreadTuner:
             self._limit = trial.threads if trial.threads < loaded else max(self._loaded)
             self._raised = self._twice_at = clock
         else:
-            self._wait(2 * self._twice_wait, seconds)
+            self._wait_after(2 * self._twice_wait, seconds)
 
-    def _lower(self, batch: bool, threads: int, seconds: float = 0.0) -> None:
+    def _lower_limit(self, batch: bool, threads: int, seconds: float = 0.0) -> None:
         soon = self._clock() - self._raised < self._twice_wait
         self._limit = threads
         self._half_at, self._half_wait = self._clock(), self.PATIENCE
         self._times.pop((batch, threads // 2), None)  # maybe still fewer are better
-        self._wait(2 * self._twice_wait if soon else self.PATIENCE, seconds)
+        self._wait_after(2 * self._twice_wait if soon else self.PATIENCE, seconds)
 
-    def _wait(self, seconds: float, cost: float) -> None:
+    def _wait_after(self, seconds: float, cost: float) -> None:
         """Try no more threads for a while, after a step that took `cost` seconds because of them."""
         self._twice_wait = min(max(seconds, self.WORTH * cost), self.LONGEST)
         self._twice_at = self._clock() + self._twice_wait

@@ -69,7 +69,7 @@ Find = Callable[[ModelSpec], tuple[ModelSpec, dict[str, Any]]]
 """What to load for a model that another machine asks for, and the knobs recommended for it. Raises `EngineError`."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -85,12 +85,12 @@ class Inbox:
         self._work: deque[tuple[int, Command, float]] = deque()
         self._steer: deque[tuple[int, Steer]] = deque()
         self._ready = threading.Condition()
-        self.on_cancel: Callable[[], None] = _nothing
-        self.on_work: Callable[[], None] = _nothing
+        self.on_cancel: Callable[[], None] = _do_nothing
+        self.on_work: Callable[[], None] = _do_nothing
         self.beaten = threading.Event()
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
-    def next(self) -> tuple[int, Command, float]:
+    def wait_command(self) -> tuple[int, Command, float]:
         """Wait for work: number, command, and the `perf_counter` of its arrival."""
         with self._ready:
             while not self._work:
@@ -117,7 +117,7 @@ class Inbox:
     def has_work(self) -> bool:
         return bool(self._work)
 
-    def steering(self, reply: int) -> Steer | None:
+    def poll_steer(self, reply: int) -> Steer | None:
         """Return the next command for the reply with this number; older ones are dropped."""
         if not self._steer:
             return None
@@ -142,7 +142,7 @@ class Inbox:
             data = os.read(self._descriptor, 1 << 16)
             if not data:
                 os._exit(0)  # the app is gone; whatever the main thread does, nobody wants it any more
-            for number, command in frames.feed(data):
+            for number, command in frames.feed_bytes(data):
                 with self._ready:
                     if isinstance(command, Steer):
                         self._steer.append((number, command))
@@ -170,16 +170,16 @@ class Worker:
     def run(self) -> None:
         """Never returns; the inbox ends the process when its pipe is closed."""
         if self._find is not None:
-            threading.Thread(target=self._beat, name="beat", daemon=True).start()
+            threading.Thread(target=self._send_beat, name="beat", daemon=True).start()
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
-            work = self._inbox.next()
+            work = self._inbox.wait_command()
             self._doing = True
-            self._do(*work)
+            self._do_command(*work)
             self._doing = False
 
-    def _beat(self) -> None:
+    def _send_beat(self) -> None:
         """Send a sign of life to an app that asked for it and waits: a prompt may take minutes."""
         self._inbox.beaten.wait()
         with suppress(OSError):  # the app is gone; the inbox ends the process
@@ -188,13 +188,13 @@ class Worker:
                 if self._doing or self._inbox.has_work():
                     self._write(wire.BEAT)
 
-    def _do(self, number: int, command: Command, arrived: float) -> None:
+    def _do_command(self, number: int, command: Command, arrived: float) -> None:
         try:
             self._check_offered(command)
             if isinstance(command, Generate):
                 self._generate(number, command, arrived)
             else:
-                self._send(number, self._answer(number, command))
+                self._send(number, self._answer_command(number, command))
         except EngineError as error:
             self._send(number, Failed(error.kind, error.message, error.hint))
         except MemoryError:
@@ -212,48 +212,54 @@ class Worker:
             what = f"a model on a server cannot {refused[kind]}"
             raise EngineError("capability", what, "load one on this machine for that")
 
-    def _answer(self, number: int, command: Command) -> Event:
+    def _answer_command(self, number: int, command: Command) -> Event:
         if isinstance(command, Load):
             return self._load(number, command)
         if isinstance(command, Unload):
-            self._unload()
+            self._unload_model()
             return Unloaded()
         if isinstance(command, Probe):
             from termchat.engine.llama import native, observe, offload
 
             native.start()
             compiled = observe.load() is not None
-            return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
+            return Probed(
+                native.read_version(),
+                offload.describe_system(),
+                offload.list_backends(),
+                offload.list_devices(),
+                compiled,
+            )
         if isinstance(command, LoadDraft):
             return self._load_draft(number, command.spec)
-        session = self._loaded()
+        session = self._require_session()
         if isinstance(command, Tokenize):
-            return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
+            return session.describe_ids(session.model.tokenize(command.text, special=False, begin=command.begin))
         if isinstance(command, Describe):
-            return session.describe(command.ids)
+            return session.describe_ids(command.ids)
         if isinstance(command, Spell):
-            return Spelled(session.speller.spellings(command.text))
+            return Spelled(session.speller.spell_variants(command.text))
         if isinstance(command, Render):
             return session.render(command)
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):
-            return session.keep(command.reply)
+            return session.keep_reply(command.reply)
         if isinstance(command, MeasureBatches):
-            return self._measure(session, command)
+            return self._measure_batches(session, command)
         alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
-            token, recomputed = session.inspect(command, alone=alone, wanted=wanted)
+            token, recomputed = session.inspect_step(command, alone=alone, wanted=wanted)
             return Inspected(token, recomputed)
         if isinstance(command, Explain):
-            return session.explain(command, alone=alone, wanted=wanted)
+            return session.explain_step(command, alone=alone, wanted=wanted)
         if isinstance(command, Score):
-            return session.score(
+            return session.score_reply(
                 command, alone=alone, wanted=wanted, progress=lambda *parts: self._send(number, Scoring(*parts))
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
-    def _measure(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
+    def _measure_batches(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
         """Measure unless other work waits; such work also stops a measurement that is not needed."""
         session.cache.abort.clear()
         if not command.needed:
@@ -261,13 +267,13 @@ class Worker:
             if self._inbox.has_work():
                 session.cache.abort.set()
         try:
-            return BatchesMeasured(session.measure(command))
+            return BatchesMeasured(session.measure_batches(command))
         finally:
-            self._inbox.on_work = _nothing
+            self._inbox.on_work = _do_nothing
             session.cache.abort.clear()
 
     def _load_draft(self, number: int, spec: ModelSpec | None) -> DraftLoaded:
-        session = self._loaded()
+        session = self._require_session()
         if spec is None:
             session.drop_draft()
             return DraftLoaded(None)
@@ -276,39 +282,39 @@ class Worker:
         return DraftLoaded(session.load_draft(spec, lambda fraction: self._send(number, Progress(fraction))))
 
     def _load(self, number: int, command: Load) -> Loaded:
-        self._unload()
+        self._unload_model()
         spec, recommended = self._find(command.spec) if self._find is not None else (command.spec, {})
         self._session = self._open(spec, lambda fraction: self._send(number, Progress(fraction)))
-        self._inbox.on_cancel = self._session.abort
+        self._inbox.on_cancel = self._session.abort_decode
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         gc.enable()
-        return Loaded(msgspec.structs.replace(self._session.info(), recommended=recommended))
+        return Loaded(msgspec.structs.replace(self._session.build_info(), recommended=recommended))
 
-    def _unload(self) -> None:
+    def _unload_model(self) -> None:
         if self._session is not None:
-            self._inbox.on_cancel = _nothing
+            self._inbox.on_cancel = _do_nothing
             self._session.close()
             self._session = None
 
-    def _loaded(self) -> ModelSession:
+    def _require_session(self) -> ModelSession:
         if self._session is None:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
     def _generate(self, number: int, command: Generate, arrived: float) -> None:
-        session, inbox = self._loaded(), self._inbox
+        session, inbox = self._require_session(), self._inbox
 
         def wait() -> None:
             while (other := inbox.while_paused(number)) is not None:
-                self._do(*other)
+                self._do_command(*other)
 
         self._replying = True
         try:
-            for events in session.generate(command, lambda: inbox.steering(number), wait, arrived):
+            for events in session.generate(command, lambda: inbox.poll_steer(number), wait, arrived):
                 self._send(number, *events)
                 while (other := inbox.between_tokens()) is not None:
-                    self._do(*other)
+                    self._do_command(*other)
         finally:
             self._replying = False
 

@@ -15,7 +15,7 @@ from time import perf_counter
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.lacking import without
+from termchat.decoding.lacking import turn_off
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS
@@ -62,12 +62,12 @@ class StreamLane(Lane):
         self._seeded_at = -1
         """The step that the seed of the present segment is for."""
 
-    def admit(
+    def admit_settings(
         self, samplers: SamplerSettings, conditions: tuple[Condition, ...], constraint: Constraint | None
     ) -> SamplerSettings:
         """Leave out the knobs that the server lacks; the order stays: a stage that it leaves out is not asked for."""
         abilities = self._server.abilities
-        samplers = without(samplers, [name for name in abilities.lacks if name != "order"])
+        samplers = turn_off(samplers, [name for name in abilities.lacks if name != "order"])
         refused = [
             *refused_knobs(samplers, abilities, _NAME).values(),
             *(
@@ -86,7 +86,7 @@ class StreamLane(Lane):
             self._seeded_at = controls.step
         return {"seed": f"sent as {seed_of(self._seed, self._seeded_at)}"}
 
-    def hold(self, controls: ReplyControls) -> None:
+    def hold_row(self, controls: ReplyControls) -> None:
         """Hang up: the server need not draw ahead of a reply that waits."""
         if not controls.constrains:  # a constraint would begin anew
             self._hang_up()
@@ -111,7 +111,7 @@ class StreamLane(Lane):
         shapes = [] if known is None else [len(reply.ids) - known]
         self.prefill = Prefill(len(reply.ids), UNKNOWN if known is None else known, shapes, self.prefill_ms)
 
-    def take(self) -> None:
+    def take_rows(self) -> None:
         """Take the token that was drawn last: the next one is due."""
         self._drawn = None
 
@@ -148,7 +148,7 @@ class StreamLane(Lane):
             elif event is None:
                 raise EngineError("internal", "a stream ended without a word", "")
         if controls.waiting:
-            self.hold(controls)
+            self.hold_row(controls)
         drawn, self.least = as_drawn(self._drawn, model, count, reply.step)
         return drawn
 
@@ -157,9 +157,9 @@ class StreamLane(Lane):
         controls = reply.controls
         step, controls.stale = controls.step, True
         if controls.constrains and controls.constraint_begun < step:
-            yield controls.drop(BEGUN_ANEW)
+            yield controls.drop_constraint(BEGUN_ANEW)
         elif self._seeded_at != step:
-            yield controls.record()
+            yield controls.record_settings()
         controls.stale = False
         limit = self.capacity - len(reply.ids)
         if controls.limit is not None:
@@ -204,7 +204,7 @@ class StreamSource(Source):
     def open(self, request: ReplyRequest) -> StreamLane:
         return StreamLane(self._server, request, self._asked_at)
 
-    def prefill(self, runs: Collection[Running]) -> Iterator[Event]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Event]:
         for run in list(runs):
             if isinstance(run, Reply) and isinstance(run.lane, StreamLane):
                 yield from run.lane.read(run)
@@ -213,6 +213,6 @@ class StreamSource(Source):
         """The server has decoded when it tells the next token."""
         for run in runs:
             assert isinstance(run.lane, StreamLane)
-            run.lane.take()
+            run.lane.take_rows()
             run.waits = None
         return ()

@@ -194,7 +194,7 @@ class ChatComposer(Composer):
         """Give the next message to be sent back to the person."""
         del self._sending[0]
         self.give_back(message)
-        self._chat.changed(Notice(problem, hint, "warning"))
+        self._chat.add_changes(Notice(problem, hint, "warning"))
 
     def take_back(self, number: int = -1) -> bool:
         """Put a message that waits in the queue into the empty field; False if there is none."""
@@ -213,12 +213,12 @@ class ChatComposer(Composer):
         try:
             edited = await editor.edit(before, self.app.suspend)
         except EditorError as problem:
-            self._chat.changed(Notice(problem.message, problem.hint, "warning"))
+            self._chat.add_changes(Notice(problem.message, problem.hint, "warning"))
             return
         if edited != before:
             self.put(edited)
             if not edited.strip():
-                self._chat.changed(Notice("the editor returned an empty message", "undo restores your text"))
+                self._chat.add_changes(Notice("the editor returned an empty message", "undo restores your text"))
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class ChatComposer(Composer):
                 self.edge.say(_describe_size(counted) + named, "muted" if counted.fits else "error")
 
         assert self._sizing is not None
-        self._sizing.ask(message, hear)
+        self._sizing.ask_size(message, hear)
 
 
 def _describe_size(counted: Size) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice, grammar
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, make_choice, grammar
 from termchat.decoding.text_error import TextError
 from termchat.tui.context import ScreenContext
 
@@ -45,7 +45,7 @@ def choices(text: str) -> Constraint:
         texts.pop()
     if not all(texts):
         raise TextError("a choice needs texts with | between them, for example: yes | no")
-    return choice(texts)
+    return make_choice(texts)
 
 
 def typed(constraint: Constraint) -> str:
@@ -148,7 +148,7 @@ class ConstraintSetting:
             self._put(constraint)
             return
         self._asked = constraint
-        chat.questions.check(constraint)
+        chat.questions.check_constraint(constraint)
 
     def toggle(self) -> bool:
         """Drop the constraint, or restore the dropped one; return False if there is neither."""
@@ -186,7 +186,7 @@ class ConstraintSetting:
         if before is not None:
             self._dropped = before
             self._remember(before)
-        chat.constrain(constraint)
+        chat.set_constraint(constraint)
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
             self._screen.tell(

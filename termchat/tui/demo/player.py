@@ -58,11 +58,11 @@ def _ready(chat: Chat) -> bool:
 
 
 def _drawn(least: int) -> Callable[[Chat], bool]:
-    return lambda chat: sum(span.count for span in chat.conversation.reply()) >= least
+    return lambda chat: sum(span.count for span in chat.conversation.find_reply()) >= least
 
 
 def _answered(chat: Chat) -> bool:
-    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.reply())
+    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.find_reply())
 
 
 STEPS: tuple[ScriptStep, ...] = (

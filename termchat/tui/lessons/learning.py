@@ -209,7 +209,7 @@ class Learning(LessonKeeping):
             self._screen.session.end()
             self._screen.rest()
             self._close_dialogs()
-            self._screen.chat.forks.leave()
+            self._screen.chat.forks.stop_making()
             self._screen = None
             self.own.app.pop_screen()
             self._models.end_lesson()

@@ -89,4 +89,4 @@ class LessonKeeping:
 
 def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
     """Tell why a lesson cannot be played on the engine of a chat, and which engine could."""
-    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
+    return next((refused for need in lesson.needs if (refused := chat.find_refusal(need)) is not None), None)

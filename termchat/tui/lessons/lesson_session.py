@@ -139,12 +139,12 @@ class LessonSession:
         parts, chat = self._parts, self._parts.chat
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
-            sent = [node.written for node in conversation.children(leaf) if self._is_own(node)]
-            chat.branches.select(leaf)
+            sent = [node.written for node in conversation.list_children(leaf) if self._is_own(node)]
+            chat.branches.select_leaf(leaf)
             if sent and not conversation.unsent.draft.strip():
                 conversation.unsent.draft = self._given = sent[-1]
                 parts.composer.put(sent[-1])
-        turned = Tuning().turned(point.knobs).differing(chat.tuning)
+        turned = Tuning().turn_knobs(point.knobs).find_differing(chat.tuning)
         if turned:
             chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
@@ -163,7 +163,7 @@ class LessonSession:
         if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
-        playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
+        playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.find_differing())
 
     def end(self) -> None:
         """Stop, and keep how far the lesson is."""
@@ -574,13 +574,13 @@ class LessonSession:
             return
         if not chat.busy:
             for number in [number for number in chat.conversation.nodes if number > began.newest]:
-                chat.branches.delete(number)  # what is hidden already stays so
+                chat.branches.delete_branch(number)  # what is hidden already stays so
             if chat.constraint != began.constraint:
-                chat.constrain(began.constraint)
+                chat.set_constraint(began.constraint)
             if began.leaf is not None and began.leaf != chat.conversation.leaf:
                 leaf = began.leaf
-                chat.branches.select(leaf)
-        if turned := began.tuning.differing(chat.tuning):
+                chat.branches.select_leaf(leaf)
+        if turned := began.tuning.find_differing(chat.tuning):
             chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
     def _is_own(self, node: Node) -> bool:

@@ -8,7 +8,7 @@ from textual.suggester import SuggestFromList
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
-from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
+from termchat.decoding.conditions import EXAMPLES, ConditionError, format_condition, parse
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.list_dialog import ListDialog
@@ -44,7 +44,7 @@ class BreakpointsDialog(ListDialog[Breakpoint, None]):
     def line(self, row: Breakpoint, width: int, *, chosen: bool) -> Line:
         """Render a rule: whether it is on, what it does, and when."""
         does, ink = _ACTIONS[row.condition.action]
-        words = describe(row.condition).removeprefix("stop ").removeprefix("ignore ")
+        words = format_condition(row.condition).removeprefix("stop ").removeprefix("ignore ")
         text = one_line(words, max(width - 15, 4))
         box = "[x] " if row.enabled else "[ ] "
         return Line(((box, ACCENT), (does, ink if row.enabled else MUTED), (text, TEXT if row.enabled else MUTED)))

@@ -49,7 +49,7 @@ class ChatSwitching:
         """
         from termchat.tui.lists.setup import turned  # not needed before the first frame
 
-        chat, old, refused = self._chat, self._chat.conversation, self._chat.refused("raw")
+        chat, old, refused = self._chat, self._chat.conversation, self._chat.find_refusal("raw")
         if raw and refused is not None:
             self._tell(Notice(*refused))
             return
@@ -81,7 +81,7 @@ class ChatSwitching:
             if setup is not None:
                 self.begin(setup.system, raw=setup.raw, keep=setup.keep)
 
-        refused = chat.refused("raw")
+        refused = chat.find_refusal("raw")
         no_raw = refused.message if refused is not None else ""
         dialog = SetupDialog(
             self._system,
@@ -165,7 +165,7 @@ class ChatSwitching:
             if chosen == "new":
                 self.begin()
             elif chosen is not None:
-                self._go(lambda: self._chat.show(*chosen))
+                self._go(lambda: self._chat.show_session(*chosen))
 
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
@@ -193,7 +193,7 @@ class ChatSwitching:
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
         """Write a transcript in a thread that the program waits for when it quits; `hear` gets the problem, "" for none."""
-        save = opening.saving(self._chat.session, path)
+        save = opening.make_saver(self._chat.session, path)
 
         def work() -> None:
             problem = ""

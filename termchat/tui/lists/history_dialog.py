@@ -83,7 +83,7 @@ class QueueDialog(ListDialog[tuple[int, str], int]):
     def action_shift(self, rows: int) -> None:
         to = self.picker.chosen + rows
         if self._is_current() and 0 <= to < len(self.rows):
-            self._chat.turns.move(self.picker.chosen, to)
+            self._chat.turns.move_queued(self.picker.chosen, to)
             self.set_rows(self._read(), to)
 
     def _read(self) -> list[tuple[int, str]]:

@@ -264,7 +264,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def action_unload(self) -> None:
         loaded = self.loaded
         if loaded is not None and not self._refuse_while_busy():
-            self.chat.loading.unload()
+            self.chat.loading.unload_model()
             unloaded = "is unloaded and its memory is free; the next message reloads it"
             disconnected = "is disconnected, and its server keeps the model; the next message connects again"
             self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
@@ -304,7 +304,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self._ask_again(row)
             return
         if self.chat.spec is not None and not self._refuse_while_busy():
-            self.chat.loading.reload()
+            self.chat.loading.reload_model()
             self.dismiss(None)
 
     def action_skipped(self) -> None:
@@ -358,10 +358,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         lesson = bool(self.chat.lesson)
         problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
         if lesson:
-            self.chat.changed(Notice("these settings last until you leave the lesson"))
+            self.chat.add_changes(Notice("these settings last until you leave the lesson"))
         if problem:
             text = f"the settings of {row.name} could not be saved: {problem}"
-            self.chat.changed(Notice(text, "they apply until you quit termchat", "warning"))
+            self.chat.add_changes(Notice(text, "they apply until you quit termchat", "warning"))
         self.models.choose(row.wanted)
 
     def chosen(self, chosen: Chosen) -> None:

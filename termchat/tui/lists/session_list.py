@@ -42,9 +42,9 @@ class SessionList:
 
     def fetch(self, session: str, loaded: str) -> Opened:
         """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
-        from termchat.chat.opening import fetch  # not needed before the first frame
+        from termchat.chat.opening import fetch_session  # not needed before the first frame
 
-        return fetch(self.store, session, self._config, loaded)
+        return fetch_session(self.store, session, self._config, loaded)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
         """Read a token's record of any chat, a few at a time; None also if it cannot be read."""

@@ -388,7 +388,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
             self._change(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
-                self._chat.retitle(title)
+                self._chat.rename_chat(title)
 
     def action_duplicate(self) -> None:
         row = self.row

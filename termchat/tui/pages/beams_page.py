@@ -125,7 +125,7 @@ class BeamsPage(Page):
             return False
         if what in _OF_REPLIES:
             ways = f"{name_of('walk-keep')} makes a branch of it. {name_of('back')} ends the search."
-            self._shown.chat.changed(Notice("a beam is not a reply yet", ways))
+            self._shown.chat.add_changes(Notice("a beam is not a reply yet", ways))
         elif spot is None:
             return what != "keep"
         elif what == "point" and isinstance(arguments[0], tuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Span
 from termchat.decoding.draft_figures import DraftFigures, Round
-from termchat.decoding.drafting import BatchTimes, Forecast, breaks_even, forecast
+from termchat.decoding.drafting import BatchTimes, Forecast, breaks_even, forecast_drafts
 from termchat.decoding.records import SettingsRecord
 from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
@@ -97,7 +97,7 @@ class ReplyDrafts:
                 self.times.add(after.rows, after.decode_us)
         self._taken = count
         if span.node.done:
-            figures.end()
+            figures.end_run()
 
 
 class DraftForecasting:
@@ -118,7 +118,9 @@ class DraftForecasting:
             prompt = chat.conversation.ids_before(reply[0].node.number)
             ids = [token for span in reply for token in span.node.ids[: span.count]]
             times, ends = drafts.times, chat.model.end_ids if chat.model is not None else ()
-            self._task = BackgroundTask(lambda: [forecast(prompt, ids, times, most=most, end_ids=ends)], self._done)
+            self._task = BackgroundTask(
+                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], self._done
+            )
         if self._task is not None:
             self._forecast = next(self._task.take(), self._forecast)
         return self._forecast
@@ -189,7 +191,9 @@ def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, widt
     who = {"ngram": drafter_name(by), "model": model}.get(by, by)
     lines = [Line(spread([("SPECULATION ", TITLE)], [(who, MUTED)], width))]
     if figures.rounds:
-        even = breaks_even(drafts.times.of, chat.tuning.draft_max, drafter.cost if drafter and by == "model" else 0.0)
+        even = breaks_even(
+            drafts.times.read_cost, chat.tuning.draft_max, drafter.cost if drafter and by == "model" else 0.0
+        )
         plain = f"plain: fewer than {figures.LEAST} steps"
         plain = plain if figures.plain_speed is None else f"plain {figures.plain_speed:.0f} t/s"
         gain = Ink("success" if figures.gain and figures.gain >= 1 else "warning", bold=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.node import Node
-from termchat.decoding.parting import first_difference, parting
+from termchat.decoding.parting import first_difference, find_parting
 from termchat.decoding.records import Token
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
@@ -80,10 +80,10 @@ class LockstepPage(Page):
         if len(sides) < len(_SIDES) or what not in ("go", "line", "choose", "jump", "point"):
             return False
         if what == "line":
-            walks.select(sides[0 if by < 0 else 1].walk)
+            walks.select_reply(sides[0 if by < 0 else 1].walk)
         elif what == "point" and isinstance(arguments[0], tuple):
             number, self._step = arguments[0]
-            walks.select(sides[number].walk)
+            walks.select_reply(sides[number].walk)
         elif what == "jump":
             self._step = 0 if by < 0 else None
         elif what == "go":
@@ -95,7 +95,7 @@ class LockstepPage(Page):
             side, step = sides[self._side_here(sides)], self._cursor_step(sides)
             token = self._read_token(side, step)
             if token is not None and 1 <= by <= len(token.candidates):
-                walks.fork(side.walk, step, [token.candidates[by - 1].id])
+                walks.fork_reply(side.walk, step, [token.candidates[by - 1].id])
         return True
 
     def _read_sides(self) -> list[_Side]:
@@ -142,7 +142,7 @@ class LockstepPage(Page):
         one, other = (self._read_token(side, parts) for side in sides)
         if one is None or other is None:
             return [Line(((f"they part at token {parts + 1}", STRONG),))]
-        return prose(str(parting(one, other)._replace(step=parts)), width, STRONG)
+        return prose(str(find_parting(one, other)._replace(step=parts)), width, STRONG)
 
     def _render_candidates(self, sides: Sequence[_Side], step: int, here: int, scene: Scene) -> list[Line]:
         """Of both sides, one beside the other; those of the side under the cursor have their keys."""
@@ -166,7 +166,7 @@ class LockstepPage(Page):
             return side.waits if step == len(side.ids) else None
         key = side.node.number, step
         if self._record.get(key) is None:
-            self._record[key] = self._shown.chat.session.token(side.node, step)
+            self._record[key] = self._shown.chat.session.read_token(side.node, step)
         return self._record[key]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from termchat.chat.questions import reply_with
-from termchat.conversation.setting_changes import changes
+from termchat.conversation.setting_changes import describe_changes
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Line, Run
 from termchat.tui.draw.marks import MUTED, ROOMY, prose
@@ -87,7 +87,7 @@ class PanelPage(Page):
             of.tuning, token, width,
             selected=selected, typed=typed, unfolded=unfolded, origin=of.origin if self._shown.mode is None else {},
             rules=chat.rules, constraint=chat.constraint, lacks=chat.abilities.lacks,
-            order=tune.own_order if tune is not None else chat.abilities.order, unseen=chat.refused("stages"), brief=brief,
+            order=tune.own_order if tune is not None else chat.abilities.order, unseen=chat.find_refusal("stages"), brief=brief,
         )  # fmt: skip
 
     def _render_selected(self, width: int, token: Token | None = None) -> list[Line]:
@@ -166,7 +166,7 @@ class ChainPage(PanelPage):
         for span in reply_with(chat.conversation, place.node):
             for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
                 now = replace(then, samplers=chat.tuning.samplers(), constraint=chat.constraint, constraint_dropped="")
-                if at < span.count and (turned := changes(then, now)):
+                if at < span.count and (turned := describe_changes(then, now)):
                     return turned
         return []
 

@@ -40,7 +40,7 @@ class PartingPage(Page):
     def _read_candidates(self, at: WalkToken) -> Sequence[Candidate]:
         """Those of the step that drew a token; they are read once, as soon as they are kept."""
         if at not in self._candidates:
-            record = self._shown.chat.session.token(*at)
+            record = self._shown.chat.session.read_token(*at)
             if record is None:
                 return ()
             self._candidates[at] = record.candidates[:_CANDIDATES]
@@ -53,7 +53,7 @@ Candidates = Callable[[WalkToken], Sequence[Candidate]]
 def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: Candidates | None = None) -> list[Line]:
     """Render a head, then a line for each run of tokens of the same walks. With `rows` the later forks are folded until the
     rest fits. With `candidates` each fork has a line of the likeliest tokens of no walk."""
-    stretches, cursor = list(shown.figures.trie.stretches()), shown.cursor
+    stretches, cursor = list(shown.figures.trie.list_stretches()), shown.cursor
     drawn = stretches
     if rows:  # of the first levels as many as there is room for
         deepest = max((one.level for one in stretches), default=0)
@@ -92,7 +92,7 @@ def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: C
 
 def height_of(shown: ShownGroup) -> int:
     """Lines that all of it takes."""
-    return 1 + sum(1 for _ in shown.figures.trie.stretches())
+    return 1 + sum(1 for _ in shown.figures.trie.list_stretches())
 
 
 def _list_untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidates: Candidates) -> str:

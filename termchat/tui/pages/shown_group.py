@@ -8,7 +8,7 @@ from typing import NamedTuple
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.conversation.node import Node
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import list_values
 from termchat.decoding.records import Reason
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.walk_figures import GroupFigures
@@ -73,17 +73,17 @@ class ShownGroup:
         for walk in self.group.nodes:
             self.figures.add(walk)
             known, before = self._read.get(walk, 0), 0
-            for span in self.group.spans(walk):
+            for span in self.group.list_spans(walk):
                 tokens = span.node.tokens
                 for at in range(max(known - before, 0), span.count):
-                    self.figures.append(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
+                    self.figures.append_token(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
                 before += span.count
             self._read[walk] = max(known, before)
 
     def token(self, walk: int, at: int) -> WalkToken:
         """Find a token that was read."""
         before = 0
-        for span in self.group.spans(walk):
+        for span in self.group.list_spans(walk):
             if at < before + span.count:
                 return WalkToken(span.node, at - before)
             before += span.count
@@ -97,7 +97,7 @@ class ShownGroup:
         """Return the text of each of these tokens."""
         texts: list[str] = []
         before = 0
-        for span in self.group.spans(walk):
+        for span in self.group.list_spans(walk):
             texts += span.node.tokens.texts[max(begin - before, 0) : max(min(end - before, span.count), 0)]
             before += span.count
         return texts
@@ -127,7 +127,7 @@ class ShownGroup:
 
 def knobs_apart(nodes: Mapping[int, Node]) -> dict[int, dict[str, Value]]:
     """Find by walk the knobs whose newest values are not the same for all walks."""
-    known = {walk: values(node.settings[-1]) for walk, node in nodes.items() if node.settings}
+    known = {walk: list_values(node.settings[-1]) for walk, node in nodes.items() if node.settings}
     every = list(known.values())
     names = [name for name in KNOBS if name in every[0]] if every else []
     differing = [name for name in names if any(one[name] != every[0][name] for one in every)]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from termchat.conversation.thoughts import answer_of
 from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError, is_path
-from termchat.decoding.ranking import BY_THEMSELVES, Tally, agreement, left_out, tally
+from termchat.decoding.ranking import BY_THEMSELVES, Tally, compute_agreement, left_out, count_votes
 from termchat.decoding.records import Ranked
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
@@ -78,7 +78,7 @@ class TallyPage(Page):
         else:
             walks = places[at].walks
             walk = walks[(walks.index(cursor) + by) % len(walks)]
-        self._shown.chat.walks.select(walk)
+        self._shown.chat.walks.select_reply(walk)
         return True
 
     def _read_places(self) -> list[_Place]:
@@ -95,13 +95,13 @@ class TallyPage(Page):
 
     def _rank_walks(self) -> list[_Place]:
         group = self._shown.group
-        spans = {walk: group.spans(walk) for walk in sorted(group.nodes)}
+        spans = {walk: group.list_spans(walk) for walk in sorted(group.nodes)}
         problems: list[AnswerError] = []
         ranking = ranking_of(spans, group.group, problems.append)
         self._refused = problems[0].message if problems else ""
         of = {one.walk: one for one in ranking.walks}
         texts = {walk: answer_of(reply) for walk, reply in spans.items()}
-        counted = [_Place(one.text, one.walks, of[one.walks[0]]) for one in tally(ranking, texts)]
+        counted = [_Place(one.text, one.walks, of[one.walks[0]]) for one in count_votes(ranking, texts)]
         reasons: dict[str, list[int]] = {}
         for walk in left_out(ranking):
             node, why = group.nodes[walk], self._shown.ending(walk)
@@ -122,7 +122,7 @@ class TallyPage(Page):
             head.append((f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›", ACCENT))
         head.append((f" · {shown.labels.get(walk, '')} · {shown.ending(walk)}", MUTED))
         wrapper = Wrapper(width, (("  ", TEXT),), (("  ", TEXT),))
-        text, answer = answer_of(shown.group.spans(walk)).strip(), place.first.answer or ""
+        text, answer = answer_of(shown.group.list_spans(walk)).strip(), place.first.answer or ""
         begin = text.rfind(answer) if answer else len(text)
         end = begin + len(answer) if begin >= 0 else 0
         wrapper.feed(text[: max(begin, 0)], TEXT)
@@ -194,7 +194,7 @@ class VotePage(TallyPage):
 
     def _render_head(self, places: Sequence[_Place], votes: int, width: int) -> Line:
         counted = [Tally(place.text, place.walks) for place in places if not place.why]
-        share, answer = agreement(counted), self._shown.group.group.answer
+        share, answer = compute_agreement(counted), self._shown.group.group.answer
         left: list[Run] = [(f"  answers {'at' if is_path(answer) else 'matching'} ", MUTED)]
         left.append((one_line(answer, _WORD), TEXT))
         if self._refused:

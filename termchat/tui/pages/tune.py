@@ -290,7 +290,7 @@ class Tune(Form):
         if self._of is None:
             self._chat.adjust_all(values, places)
         else:
-            self._of.adjust(values, self._reply)
+            self._of.adjust_settings(values, self._reply)
 
     def do_take_back(self) -> None:
         self._typed_at = 0.0
@@ -328,9 +328,9 @@ class Tune(Form):
         place = self.origin[name]
         try:
             if self._of is None:
-                self._chat.adjust(name, value)
+                self._chat.adjust_setting(name, value)
             else:
-                self._of.adjust({name: value}, self._reply)
+                self._of.adjust_settings({name: value}, self._reply)
         except SettingError as error:
             self.error = str(error)
             return

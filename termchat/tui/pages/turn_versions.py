@@ -21,7 +21,7 @@ class TurnVersions:
     as it was left."""
 
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
-        self._chat, self._transcript, self._tell = chat, transcript, chat.changed
+        self._chat, self._transcript, self._tell = chat, transcript, chat.add_changes
         self._conversation: Conversation | None = None
         self._times = count()
         self._used: dict[int, int] = {}
@@ -61,7 +61,7 @@ class TurnVersions:
         """Write another reply to the last message; a notice explains the same dice unless they were asked for."""
         now = self._chat.tuning
         seed = now.seed
-        spans = self._chat.conversation.reply()
+        spans = self._chat.conversation.find_reply()
         start = spans[0].node.start if spans else None
         knobs = spans[-1].node.settings[-1:] if spans else []
         alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
@@ -89,7 +89,7 @@ class TurnVersions:
     def _show_leaf(self, turn: int, leaf: int) -> None:
         """Show the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._tokens_before(self._transcript.parts()[turn])
-        self._chat.branches.select(leaf)
+        self._chat.branches.select_leaf(leaf)
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         self._transcript.hold(turn, row)
         if into is not None and (ref := _token_at(self._transcript.parts()[turn], into)) is not None:
@@ -111,7 +111,7 @@ def _list_versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list
     """Which of its versions a turn is, and the nodes that each of them ends in: of a system prompt there may be several."""
     if parts[0].node.number == HEAD:
         return versions.of_prompt()
-    this, ends = versions.of(parts[0].node, parts[-1].node)
+    this, ends = versions.find_versions(parts[0].node, parts[-1].node)
     return this, [[end] for end in ends]
 
 

@@ -49,9 +49,9 @@ def table_lines(shown: ShownGroup, width: int) -> list[Line]:
         Column("mean logprob", figure(lambda one: one.mean_logprob), right=True, short="mean logp"),
         Column("perplexity", figure(lambda one: one.perplexity), _LEAST, right=True, short="ppl", rank=1),
         Column("entropy bits", partial(_format_entropy, shown), right=True, short="entropy", rank=3),
-        Column("distinct-1", figure(lambda one: one.distinct(1)), right=True, short="dist-1", rank=4),
-        Column("-2", figure(lambda one: one.distinct(2)), _LEAST, right=True, short="dist-2", rank=2),
-        Column("-3", figure(lambda one: one.distinct(3)), _LEAST, right=True, short="dist-3", rank=3),
+        Column("distinct-1", figure(lambda one: one.count_distinct(1)), right=True, short="dist-1", rank=4),
+        Column("-2", figure(lambda one: one.count_distinct(2)), _LEAST, right=True, short="dist-2", rank=2),
+        Column("-3", figure(lambda one: one.count_distinct(3)), _LEAST, right=True, short="dist-3", rank=3),
         Column("shared", partial(_count_shared, shown), right=True),
     )
     walks = sorted(walk for walk in shown.group.nodes if walk in figures)
@@ -67,13 +67,13 @@ def _count_shared(shown: ShownGroup, walk: int) -> str:
     if shown.cursor not in shown.figures.of:
         return ""
     trie = shown.figures.trie
-    parted = trie.parted(walk, shown.cursor)
-    return str(min(len(trie.ids(walk)), len(trie.ids(shown.cursor))) if parted is None else parted)
+    parted = trie.count_shared(walk, shown.cursor)
+    return str(min(len(trie.list_ids(walk)), len(trie.list_ids(shown.cursor))) if parted is None else parted)
 
 
 def _format_entropy(shown: ShownGroup, walk: int) -> str:
     mean = shown.figures.of[walk].mean_entropy
-    unlisted = max(span.node.tokens.most_unlisted for span in shown.group.spans(walk))
+    unlisted = max(span.node.tokens.most_unlisted for span in shown.group.list_spans(walk))
     return "" if mean is None else at_most(mean, unlisted) + number(mean)
 
 

@@ -43,7 +43,7 @@ class CopyActions(ScreenContext):
             self.action_copy_reply()
 
     def action_copy_thoughts(self) -> None:
-        thoughts = thoughts_of(self.chat.conversation.reply())
+        thoughts = thoughts_of(self.chat.conversation.find_reply())
         if thoughts is not None:
             self.copy_to_clipboard(thoughts.text, "the thoughts")
         else:
@@ -82,10 +82,10 @@ class CopyActions(ScreenContext):
             )
 
     def _json(self) -> str | None:
-        from termchat.decoding.verdict import pretty
+        from termchat.decoding.verdict import format_json
 
         replies = self._replies()
-        text = pretty(replies[-1]) if replies else None
+        text = format_json(replies[-1]) if replies else None
         if text is None:
             self.tell(Notice("the last reply is not JSON" if replies else "no reply yet"))
         return text

@@ -87,7 +87,7 @@ def _tree(screen: DialogScreen) -> None:
 
     def closed(leaf: int | None) -> None:
         if leaf is not None and leaf != chat.conversation.leaf:
-            chat.branches.select(leaf)
+            chat.branches.select_leaf(leaf)
             screen.tokens.follow()
 
     screen.open(TreeDialog(chat, screen.palette, screen.conversations.sessions), closed)
@@ -116,7 +116,7 @@ def tokenize(screen: DialogScreen, text: str) -> None:
     from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
     def ask(text: str) -> None:
-        screen.chat.questions.tokens(text)
+        screen.chat.questions.ask_tokens(text)
         screen.tokens.follow()
 
     if len(text) <= MOST_TYPED:

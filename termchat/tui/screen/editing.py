@@ -19,7 +19,7 @@ Said = list[Span]
 def messages_of(chat: Conversation) -> list[Said]:
     """List the messages of the path; the system prompt first, where there can be one."""
     messages: list[Said] = [] if chat.raw else [[Span(chat.head, 0)]]
-    for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
+    for user, spans in groupby(chat.find_path(), key=lambda span: span.node.role == "user"):
         group = list(spans)
         messages += [[span] for span in group] if user else [group]
     return messages
@@ -102,7 +102,7 @@ class Rewriting:
         self.end(returns=False)
         if node.role == "assistant":
             self._transcript.follow()
-            forks.replace(message, text)
+            forks.replace_reply(message, text)
             return
 
         def branch(whole: str) -> None:
@@ -113,7 +113,7 @@ class Rewriting:
             if node.number == HEAD:
                 forks.edit_system(whole)
             else:
-                forks.edit(node, whole)
+                forks.edit_message(node, whole)
 
         self._composer.hand_over(text, branch)
 

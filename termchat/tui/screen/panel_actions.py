@@ -105,7 +105,7 @@ class PanelActions(ScreenContext):
         if self.tokens.mode.open:
             self.tokens.action_choose(number)
         elif paused is not None and number <= len(paused.token.candidates):
-            self.chat.replies.force([paused.token.candidates[number - 1].id])
+            self.chat.replies.force_tokens([paused.token.candidates[number - 1].id])
         else:
             self.tell(Notice("no reply is paused", f"to fork with a click, open token mode ({name_of('tokens')})"))
 

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
-from termchat.decoding.biases import shown as shown_bias
+from termchat.decoding.biases import format_bias as shown_bias
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
@@ -328,7 +328,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             return
         self._pulse.disarm()
         self._has_changes = False
-        changes = chat.pump(0)
+        changes = chat.pump_events(0)
         self.heed(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
         if (moved and chat.busy) or chat.host.attempts != self._attempts:  # the next reply, or another model
@@ -516,7 +516,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             walks = self.chat.walks.shown
             self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
         else:
-            replies = (span.node for span in self.chat.conversation.path())
+            replies = (span.node for span in self.chat.conversation.find_path())
             self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
             self.tokens.mode.keep()
 
@@ -529,7 +529,11 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
             self.choosing.open()
             return
-        again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
+        again = {
+            "failed": chat.loading.restart_engine,
+            "no model": chat.loading.restart_engine,
+            "paused": chat.replies.resume,
+        }
         again.get(chat.phase, chat.forks.continue_reply)()
 
     def action_regenerate(self, same: bool = False) -> None:
@@ -593,16 +597,16 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.choosing.heard(message.news)
 
     def action_copy_chat(self) -> None:
-        self.chat.copy()
+        self.chat.copy_chat()
 
     def action_switch_back(self) -> None:
         self.chat.loading.switch_back()
 
     def action_unload(self) -> None:
-        self.chat.loading.unload()
+        self.chat.loading.unload_model()
 
     def action_reload(self) -> None:
-        self.chat.loading.reload()
+        self.chat.loading.reload_model()
 
     def action_editor(self) -> None:
         self.composer.edit_outside()

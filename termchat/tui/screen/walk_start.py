@@ -45,7 +45,7 @@ def open_dialog(parts: ScreenContext, kind: GroupKind = "walks") -> None:
 
     def refusal(kind: GroupKind) -> str:
         """Why the engine cannot make such replies; "" if it can."""
-        return "; ".join(parts.chat.refused("beams" if kind == "beams" else "walks") or ())
+        return "; ".join(parts.chat.find_refusal("beams" if kind == "beams" else "walks") or ())
 
     where = _describe_prompt(parts, draft)
     parts.open(WalksDialog(parts.palette, where or NOTHING, kind, "" if where else _FIRST, refusal), closed)
@@ -60,5 +60,5 @@ def _describe_prompt(parts: ScreenContext, draft: str) -> str:
     chat = parts.chat.conversation
     if draft:
         return f"replies to your draft: {one_line(draft, _SHOWN)}"
-    message = next((span.node.written for span in reversed(chat.path()) if span.node.role == "user"), "")
+    message = next((span.node.written for span in reversed(chat.find_path()) if span.node.role == "user"), "")
     return f"new replies to: {one_line(message, _SHOWN)}" if message else ""

@@ -17,7 +17,7 @@ from termchat.config.named_tables import NameRefused
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
+from termchat.decoding.conditions import EXAMPLES, ConditionError, format_condition, parse
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
@@ -106,7 +106,7 @@ def _needs(screen: ChatScreen, feature: Feature) -> None:
     Raises:
         CommandRefused: it does not.
     """
-    refused = screen.chat.refused(feature)
+    refused = screen.chat.find_refusal(feature)
     if refused is not None:
         raise CommandRefused(*refused)
 
@@ -122,7 +122,7 @@ def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
     if text:
         try:
             value = _written(screen, knob, text)
-            screen.chat.adjust(knob.name, value)
+            screen.chat.adjust_setting(knob.name, value)
         except SettingError as error:
             raise CommandRefused(str(error), knob.help) from error
     now, origin = knob.show(_value(screen, knob)), screen.chat.origin[knob.name]
@@ -217,7 +217,7 @@ def _rule(screen: ChatScreen, text: str) -> None:
     if added and (why := chat.refused_rule(rule)) is not None:
         raise CommandRefused(*why)
     chat.set_breakpoints((*others, Breakpoint(rule)) if added else others)
-    told = describe(rule)
+    told = format_condition(rule)
     does = {
         "pause": f"It pauses the reply. /rule stop {told} ends the reply instead.",
         "stop": f"It ends the reply. /rule {told.removeprefix('stop ')} pauses the reply instead.",
@@ -226,7 +226,7 @@ def _rule(screen: ChatScreen, text: str) -> None:
 
 
 def _rules(screen: ChatScreen) -> Iterable[Offer]:
-    there = [describe(one.condition) for one in screen.chat.breakpoints]
+    there = [format_condition(one.condition) for one in screen.chat.breakpoints]
     yield from (Offer(rule, "remove this rule") for rule in there)
     yield from (Offer(example) for example in EXAMPLES if example not in there)
 
@@ -307,7 +307,7 @@ def _title(screen: ChatScreen, text: str) -> None:
     """Change the title; without a text show it."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
-        screen.chat.retitle(title)
+        screen.chat.rename_chat(title)
     else:
         screen.tell(Notice(screen.chat.conversation.title or "this chat has no title yet"))
 

@@ -77,7 +77,7 @@ class BiasDialog(ListDialog[_Row, None]):
     def line(self, row: _Row, width: int, *, chosen: bool) -> Line:
         if row.title:
             return Line(((one_line(row.name, width), TITLE),))
-        amount = column(biases.shown(row.amount), _AMOUNT)
+        amount = column(biases.format_bias(row.amount), _AMOUNT)
         token = column(row.target if row.target.isdecimal() else "", _ID)
         room = max(width - _AMOUNT - _ID, 8)
         name = column(row.name, min(max(16, len(row.name) + 2), room // 2)) if row.detail else one_line(row.name, room)
@@ -96,7 +96,7 @@ class BiasDialog(ListDialog[_Row, None]):
             super().action_move(how)
 
     def _ask(self) -> None:
-        self._chat.questions.biases(self._text)
+        self._chat.questions.ask_biases(self._text)
         self._lay_out(first=True)
 
     def _lay_out(self, *, first: bool = False) -> None:
@@ -118,12 +118,14 @@ class BiasDialog(ListDialog[_Row, None]):
         for bias in self._biases:
             tokens = answer.written.get(str(bias)) if answer is not None else None
             pieces = (
-                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
+                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.show_tokens(), strict=True))
+                if tokens
+                else ""
             )
-            name = tokens.shown()[0] if tokens and isinstance(bias.what, int) else bias.name
+            name = tokens.show_tokens()[0] if tokens and isinstance(bias.what, int) else bias.name
             yield _Row(name, bias.name, bias.value, pieces if isinstance(bias.what, str) else "")
         if answer is not None:
-            for token, name in zip(answer.suppressed.ids, answer.suppressed.shown(), strict=True):
+            for token, name in zip(answer.suppressed.ids, answer.suppressed.show_tokens(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
         if not self._biases:
             yield _Row("none yet", detail="")
@@ -131,7 +133,7 @@ class BiasDialog(ListDialog[_Row, None]):
     def _pieces(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
         tokenized = answer.tokenized
         yield _Row("TOKENS", title=True)
-        for token, name in zip(tokenized.ids, tokenized.shown(), strict=True):
+        for token, name in zip(tokenized.ids, tokenized.show_tokens(), strict=True):
             yield _Row(name, str(token), totals.get(token, 0.0))
         whole = Bias(answer.text, 0.0)
         if len(tokenized.ids) > 1:
@@ -166,12 +168,12 @@ class BiasDialog(ListDialog[_Row, None]):
                 added.append(([bias.what], bias.value))
             elif str(bias) in written:
                 added.append((written[str(bias)].ids, bias.value))
-        return biases.added(added)
+        return biases.sum_biases(added)
 
     def _put(self, *changes: tuple[str, float]) -> None:
         """Biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in self._biases} | dict(changes)
-        written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
+        written = [f"{name}={biases.format_bias(value)}" for name, value in values.items() if value]
         self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
         self.say(self._knobs.error)
         self._lay_out()

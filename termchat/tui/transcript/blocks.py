@@ -132,7 +132,7 @@ class TurnInks:
     def _token_runs(self, tokens: TokenColumns, begin: int, end: int, ink: Ink) -> Iterator[Run]:
         """Yield the texts of tokens from one of their characters to another; forced tokens and near ties are marked."""
         texts = tokens.texts
-        first, last = texts.at(begin), texts.at(end - 1) + 1
+        first, last = texts.find_text(begin), texts.find_text(end - 1) + 1
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]

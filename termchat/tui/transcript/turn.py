@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from termchat.conversation.thoughts import is_thinking, thought, thoughts_of
+from termchat.conversation.thoughts import is_thinking, count_thought, thoughts_of
 from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock, TurnInks
@@ -117,7 +117,7 @@ class Turn:
 
     def _fold(self) -> bool | None:
         """Return True if its thoughts are folded; None without any, or while they are not over."""
-        if self.role == "user" or not any(thought(part.node, part.shown) for part in self.parts):
+        if self.role == "user" or not any(count_thought(part.node, part.shown) for part in self.parts):
             return None
         return None if is_thinking(self.parts[-1].node) else not self.unfolded
 
@@ -126,7 +126,7 @@ class Turn:
         thoughts = thoughts_of(spans) if self._folded is not None else None
         if thoughts is None:
             return ReadingBody()
-        end = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
+        end = sum(span.node.tokens.texts.start(count_thought(span.node, span.count)) for span in spans)
         folded = bool(self._folded)
         return ReadingBody(FoldBlock(end, str(thoughts), self.parts[-1].node.number, folded=folded), folded=folded)
 

@@ -12,11 +12,18 @@ from statistics import median
 
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import Session
-from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.transcripts.facts import fact_line, list_facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupsOnPage
 from termchat.conversation.transcripts.html.page_tree import PageTree, Way
-from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, block, data, spans, text
-from termchat.conversation.transcripts.html.walk_columns import together
+from termchat.conversation.transcripts.html.token_spans import (
+    HEATS,
+    SHOWN,
+    write_block,
+    write_data,
+    write_spans,
+    escape_text,
+)
+from termchat.conversation.transcripts.html.walk_columns import write_group
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line, sanitize
@@ -31,9 +38,9 @@ _LONGEST = 60
 """Cells of a branch's name."""
 
 
-def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
+def draw_plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
     """Return an SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
-    columns = highest(values)
+    columns = list_highest(values)
     heights = [HEIGHT - round(min(value / most, 1.0) * (HEIGHT - 1)) if most else HEIGHT for value in columns]
     path = f"M0 {HEIGHT}" + "".join(f"V{height}h1" for height in heights) + f"V{HEIGHT}z"
     return (
@@ -42,62 +49,64 @@ def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
     )
 
 
-def highest(values: Sequence[float]) -> list[float]:
+def list_highest(values: Sequence[float]) -> list[float]:
     """Return at most `COLUMNS` of the values: the highest of each few. Non-numbers count as 0."""
     finite = [value if isfinite(value) and value > 0 else 0.0 for value in values]
     each = max(ceil(len(finite) / COLUMNS), 1)
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
 
 
-def typical(values: Sequence[float]) -> float:
+def find_typical(values: Sequence[float]) -> float:
     return median(values) if values else 0.0
 
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """Yield the page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
-    title = text(plain_line(conversation.title) or "Chat")
+    title = escape_text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
-    yield from _head(title)
+    yield from _write_head(title)
     yield f"<header><h1>{title}</h1><ul>"
-    told = [*facts(conversation, info), *_branches(tree)]
-    yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
+    told = [*list_facts(conversation, info), *_list_branches(tree)]
+    yield from (f"<li>{escape_text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
     yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
     if tree.versions or len(tree.prompts) > 1:
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
     yield "</p></header>"
     nodes = conversation.nodes.values()
     forced = any(1 in node.tokens.by_hand for node in nodes)
-    yield from _switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
+    yield from _write_switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
     yield "<main>"
     if _has_system(tree):
-        prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
-        yield from _section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
-    for turn in tree.turns():
+        prompt, which = tree.prompts[tree.prompt], _write_which(tree.prompt, len(tree.prompts))
+        yield from _write_section("system", _SYSTEM if prompt.text else _NONE, which, escape_text(prompt.text))
+    for turn in tree.list_turns():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
-        shown = "".join(_piece(tree, span.node, span.count) for span in turn)
-        feet = "".join(_foot(span.node, span.count) for span in turn if kind == "reply")
+        shown = "".join(_write_piece(tree, span.node, span.count) for span in turn)
+        feet = "".join(_write_foot(span.node, span.count) for span in turn if kind == "reply")
         if kind == "reply":
-            feet += "".join(part for group in groups.of_turn(turn) for part in together(group))
-        yield from _section(kind, _name(first, info), _versions(tree, last.number), shown, feet)
+            feet += "".join(part for group in groups.of_turn(turn) for part in write_group(group))
+        yield from _write_section(kind, _name_node(first, info), _write_versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
-        yield from _data(tree.chat.nodes[number], records)
+        yield from _write_data(tree.chat.nodes[number], records)
     yield '<template id="elsewhere">'
-    for node in tree.others():
-        yield _piece(tree, node, len(node.ids)) + (_foot(node, len(node.ids)) if node.role == "assistant" else "")
-        yield from _data(node, records)
-    for group in groups.elsewhere():
-        yield from together(group)
+    for node in tree.list_others():
+        yield _write_piece(tree, node, len(node.ids)) + (
+            _write_foot(node, len(node.ids)) if node.role == "assistant" else ""
+        )
+        yield from _write_data(node, records)
+    for group in groups.list_elsewhere():
+        yield from write_group(group)
     yield "</template>"
-    yield f'<script type="application/json" id="tree">{block(_tree(tree, info))}</script>'
+    yield f'<script type="application/json" id="tree">{write_block(_describe_tree(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
-    yield f"<script>{_asset('page.js')}</script>"
+    yield f"<script>{_read_asset('page.js')}</script>"
     yield "</body></html>"
 
 
-def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
+def _list_branches(tree: PageTree) -> Iterator[tuple[str, str]]:
     if tree.branches > 1:
         left = (
             ""
@@ -107,7 +116,7 @@ def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
         yield "branches", f"{tree.branches:,}{left}"
 
 
-def _tree(tree: PageTree, info: Session) -> dict[str, object]:
+def _describe_tree(tree: PageTree, info: Session) -> dict[str, object]:
     """What the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
@@ -117,11 +126,11 @@ def _tree(tree: PageTree, info: Session) -> dict[str, object]:
     lists = list({id(ways): ways for ways in tree.versions.values()}.values())
     index = {id(ways): at for at, ways in enumerate(lists)}
     nodes = tree.chat.nodes
-    ways = {number: found for number, node in nodes.items() if (found := tree.ways(node))}
+    ways = {number: found for number, node in nodes.items() if (found := tree.find_ways(node))}
     return {
         "leaf": tree.chat.leaf,
         "nodes": {
-            number: [node.parent, node.at, node.kept(), len(node.ids), _name(node, info)]
+            number: [node.parent, node.at, node.count_kept(), len(node.ids), _name_node(node, info)]
             for number, node in nodes.items()
         },
         "versions": lists,
@@ -138,10 +147,10 @@ def _has_system(tree: PageTree) -> bool:
     return len(tree.prompts) > 1 or any(prompt.text for prompt in tree.prompts)
 
 
-def _head(title: str) -> Iterator[str]:
-    script, style = _asset("page.js"), _asset("page.css")
+def _write_head(title: str) -> Iterator[str]:
+    script, style = _read_asset("page.js"), _read_asset("page.css")
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{_hash_source(script)}'; style-src '{_hash_source(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -151,7 +160,7 @@ def _head(title: str) -> Iterator[str]:
     yield f"<title>{title}</title><style>{style}</style></head><body>"
 
 
-def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
+def _write_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
     """Write the switch of the heat; only the style sheet reacts to it, not the script. `forced`: some tokens were forced;
     `thoughts`: the chat has some.
     """
@@ -172,24 +181,24 @@ def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
     yield "</form>"
 
 
-def _section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
-    yield f'<section class="turn {kind}"><div class="head"><h2>{text(heading)}</h2>{versions}</div>'
+def _write_section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
+    yield f'<section class="turn {kind}"><div class="head"><h2>{escape_text(heading)}</h2>{versions}</div>'
     yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
-def _name(node: Node, info: Session) -> str:
+def _name_node(node: Node, info: Session) -> str:
     return "You" if node.role == "user" else name_of(node, info)
 
 
-def _versions(tree: PageTree, end: int) -> str:
+def _write_versions(tree: PageTree, end: int) -> str:
     """Which version of its turn is shown; the arrows are for the script."""
     ways = tree.versions.get(end)
     if ways is None:
         return ""
-    return _which(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
+    return _write_which(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
 
 
-def _which(at: int, count: int) -> str:
+def _write_which(at: int, count: int) -> str:
     """Write the number of a version, and arrows to other ones."""
     if count < 2:
         return ""
@@ -200,43 +209,43 @@ def _which(at: int, count: int) -> str:
     )
 
 
-def _piece(tree: PageTree, node: Node, shown: int) -> str:
+def _write_piece(tree: PageTree, node: Node, shown: int) -> str:
     """Write a node as a part of its turn's text, of which a path takes so many ids."""
     if node.role == "user":
-        mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
-        content = mark + text(node.written)
+        mark = f'<span class="mark line">{escape_text(str(node.omitted))}</span>' if node.omitted is not None else ""
+        content = mark + escape_text(node.written)
     else:
-        piece, before = tree.piece(node)
-        forks = {at: _fork(tree, ways, before + at) for at, ways in tree.ways(node).items()}
-        content = "".join(spans(piece, shown, forks))
+        piece, before = tree.find_piece(node)
+        forks = {at: _write_fork(tree, ways, before + at) for at, ways in tree.find_ways(node).items()}
+        content = "".join(write_spans(piece, shown, forks))
     return f'<span class="piece" data-node="{node.number}">{content}</span>'
 
 
-def _fork(tree: PageTree, ways: list[Way], token: int) -> str:
+def _write_fork(tree: PageTree, ways: list[Way], token: int) -> str:
     names = (one_line(tree.chat.nodes[way.node].name, _LONGEST) for way in ways[1:])
     named = [f'"{name}"' for name in names if name]
     return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
 
 
-def _foot(node: Node, shown: int) -> str:
+def _write_foot(node: Node, shown: int) -> str:
     """Plots and facts of a node of a reply; the plots are those of the whole, and not seen where a path takes only a part."""
-    part = " part" if shown < node.kept() else ""
-    told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
-    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_plots(node))}{told}</div>'
+    part = " part" if shown < node.count_kept() else ""
+    told = f'<p class="facts">{escape_text(fact)}</p>' if (fact := fact_line(node)) else ""
+    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_draw_plots(node))}{told}</div>'
 
 
-def _data(node: Node, records: Records) -> Iterator[str]:
+def _write_data(node: Node, records: Records) -> Iterator[str]:
     if len(node.tokens):
-        yield from data(node, iter(records(node.number)))
+        yield from write_data(node, iter(records(node.number)))
 
 
-def _plots(node: Node) -> Iterator[str]:
+def _draw_plots(node: Node) -> Iterator[str]:
     """Entropy and time of a node of two tokens or more."""
     tokens, end = node.tokens, node.finished
     times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
-    bits, usual = max(highest(tokens.entropies)), typical(times)
+    bits, usual = max(list_highest(tokens.entropies)), find_typical(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
     if end is not None and end.ttft_ms is not None:
         said.append(f"first token after {end.ttft_ms:.0f} ms")
@@ -247,18 +256,18 @@ def _plots(node: Node) -> Iterator[str]:
         unlisted = tokens.most_unlisted
         most = f"up to ≤{bits:.1f} bit, with up to {unlisted:.1%} not listed" if unlisted else f"up to {bits:.1f} bit"
         yield "<figure>"
-        yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, {most}")
+        yield draw_plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, {most}")
         yield f"<figcaption>entropy, {most}</figcaption></figure>"
     yield "<figure>"
-    yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
+    yield draw_plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
     per = "step" if tokens.drafts is None else "row decoded"
     yield f"<figcaption>time per {per}: {', '.join(said)}</figcaption></figure></div>"
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
-def _hash(source: str) -> str:
+def _hash_source(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")

@@ -34,7 +34,7 @@ class PageTree:
 
     def __init__(self, conversation: Conversation) -> None:
         self.chat = Conversation(conversation.first_system, raw=conversation.raw)
-        self.shown = {span.node.number: span.count for span in conversation.path()}
+        self.shown = {span.node.number: span.count for span in conversation.find_path()}
         """The nodes on the path that is shown, and how many of their ids it takes."""
         tokens, nodes = MOST_TOKENS, MOST_NODES
         for node in conversation.nodes.values():  # a parent was there before what grew from it
@@ -43,63 +43,63 @@ class PageTree:
                 if node.deleted or without_parent or len(node.tokens) > tokens or not nodes:
                     continue
                 tokens, nodes = tokens - len(node.tokens), nodes - 1
-            self.chat.attach(copy.copy(node))
+            self.chat.attach_node(copy.copy(node))
         self.chat.leaf = conversation.leaf
-        self.branches, self.held = len(_ends(conversation)), len(_ends(self.chat))
+        self.branches, self.held = len(_list_ends(conversation)), len(_list_ends(self.chat))
         """How many branches the chat has, and how many of them the page."""
         versions = Versions(self.chat)
-        self.versions = self._versions(versions)
+        self.versions = self._find_versions(versions)
         """By the node that a turn ends in, the versions of the turn."""
         self.prompt, firsts = versions.of_prompt()
         """Which of the prompts is shown."""
-        self.prompts = [self._prompt(numbers) for numbers in firsts]
+        self.prompts = [self._find_prompt(numbers) for numbers in firsts]
 
-    def others(self) -> list[Node]:
+    def list_others(self) -> list[Node]:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
-    def ways(self, node: Node) -> dict[int, list[Way]]:
+    def find_ways(self, node: Node) -> dict[int, list[Way]]:
         """Find where a reply continues in several ways before its end, by the number of its tokens before, itself first."""
-        kept = node.kept() if node.role == "assistant" else 0
+        kept = node.count_kept() if node.role == "assistant" else 0
         found: dict[int, list[Way]] = {}
-        for child in self.chat.children(node.number):
+        for child in self.chat.list_children(node.number):
             if child.at < kept:
                 itself = [Way(node.number, self.chat.newest_leaf(node.number, after=child.at))]
                 found.setdefault(child.at, itself).append(Way(child.number, self.chat.newest_leaf(child.number)))
         return found
 
-    def piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
+    def find_piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
         """Return a node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
-        spans = self.chat.reply(node.number)
+        spans = self.chat.find_reply(node.number)
         pieces = ((span, span.node.text(span.count)) for span in spans)
-        *_, last = setting_changes.marked(pieces, {})
+        *_, last = setting_changes.mark_pieces(pieces, {})
         return last, sum(span.count for span in spans[:-1])
 
-    def turns(self) -> list[list[Span]]:
+    def list_turns(self) -> list[list[Span]]:
         """Return the turns of the path that is shown: a message, or all pieces of a reply."""
         found: list[list[Span]] = []
-        for span in self.chat.path():
+        for span in self.chat.find_path():
             if span.node.role == "assistant" and found and found[-1][-1].node.role == "assistant":
                 found[-1].append(span)
             else:
                 found.append([span])
         return found
 
-    def _prompt(self, firsts: list[int]) -> PromptWay:
+    def _find_prompt(self, firsts: list[int]) -> PromptWay:
         chat = self.chat
         leaves = [leaf_of(chat, first, {chat.leaf or 0: 0}) for first in firsts]
         leaf = chat.leaf if not firsts or chat.leaf in leaves else max(leaves)
         return PromptWay(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
 
-    def _versions(self, versions: Versions) -> dict[int, list[Way]]:
+    def _find_versions(self, versions: Versions) -> dict[int, list[Way]]:
         chat = self.chat
-        leaves = _ends(chat)
+        leaves = _list_ends(chat)
         alike: dict[tuple[int, ...], list[Way]] = {}
         found: dict[int, list[Way]] = {}
         for node in chat.nodes.values():
-            grown = chat.children(node.number)
+            grown = chat.list_children(node.number)
             if node.role == "user" or node.number in leaves or any(child.role == "user" for child in grown):
-                first = chat.reply(node.number)[0].node if node.role == "assistant" else node
-                ends = tuple(versions.of(first, node)[1])
+                first = chat.find_reply(node.number)[0].node if node.role == "assistant" else node
+                ends = tuple(versions.find_versions(first, node)[1])
                 if ends not in alike:
                     alike[ends] = [Way(end, leaf_of(chat, end, {chat.leaf or 0: 0})) for end in ends]
                 if len(ends) > 1:
@@ -107,6 +107,6 @@ class PageTree:
         return found
 
 
-def _ends(chat: Conversation) -> set[int]:
+def _list_ends(chat: Conversation) -> set[int]:
     """Collect the ends of branches; that of the shown one may lie inside another."""
-    return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())
+    return {leaf.number for leaf in chat.list_leaves()} | ({chat.leaf} if chat.leaf is not None else set())

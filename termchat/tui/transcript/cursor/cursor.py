@@ -70,7 +70,7 @@ class Cursor:
     def forks(self) -> Collection[tuple[int, int]]:
         """Tokens, as (number of the node, index in it), at which another branch leaves the path."""
         conversation = self._document.conversation
-        return conversation.forks() if conversation is not None else ()
+        return conversation.find_forks() if conversation is not None else ()
 
     def put(self, ref: TokenRef | None) -> None:
         self.ref = ref

@@ -73,7 +73,7 @@ class Track:
         texts, offset = stretch.node.tokens.texts, offset - stretch.begin
         if offset >= texts.start(stretch.part.shown):
             return None
-        ref = TokenRef(stretch.node.number, texts.at(offset))
+        ref = TokenRef(stretch.node.number, texts.find_text(offset))
         return ref if ref.index < stretch.reached else None
 
     def first(self) -> TokenRef | None:
