@@ -144,19 +144,9 @@ class Session:
         return self.read_to is None
 
     @property
-    def growing(self) -> set[int]:
-        """The replies without an end that may still be written: the newest one, and those that are made together with it."""
-        nodes = self.conversation.nodes.values()
-        newest = max(nodes, key=lambda node: node.number, default=None)
-        return {node.number for node in nodes if newest is not None and not node.done and _are_together(node, newest)}
-
-    @property
-    def interrupted(self) -> tuple[int, ...]:
-        """The replies of a chat that was just read whose end was never written: their process went away in the middle."""
-        growing = set() if self.is_own else self.growing
-        return tuple(
-            number for number, node in self.conversation.nodes.items() if not node.done and number not in growing
-        )
+    def unfinished(self) -> tuple[int, ...]:
+        """The replies without an end; of a chat of its own that was just read their process went away in the middle."""
+        return tuple(number for number, node in self.conversation.nodes.items() if not node.done)
 
     def add(self, node: Node, record: Record) -> None:
         """Add the next record of a reply: to the tree, to the store, to the listeners."""
@@ -227,14 +217,8 @@ class Session:
             return
         was_own = self.is_own
         self.id, self.read_to = self.store.duplicate(self.id, self.conversation, self.read_to), None
-        self.store.update(
-            self.id,
-            model=self.model,
-            tuning=self.tuning,
-            breakpoints=self.breakpoints,
-            view=self.view,
-            leaf=self.conversation.leaf,
-        )
+        settings = {name: getattr(self, name) for name in ("model", "tuning", "breakpoints", "view")}
+        self.store.update(self.id, leaf=self.conversation.leaf, **settings)
         for node in self.conversation.nodes.values():
             if node.failed is LEFT and not was_own:  # else it is on record
                 self.store.add_record(self.id, node.number, LEFT)
@@ -262,22 +246,14 @@ class Session:
 
     def close_interrupted(self) -> None:
         """End the unfinished replies of a chat that was just read, in memory: of a process that went away, or that writes."""
-        interrupted = self.interrupted
-        for number, node in self.conversation.nodes.items():
-            if not node.done:
-                node.add(INTERRUPTED if number in interrupted else LEFT)
+        for number in self.unfinished:
+            self.conversation.nodes[number].add(INTERRUPTED if self.is_own else LEFT)
 
     def keep_draft(self, text: str) -> None:
         """Save what the composer has, if it is something else than before."""
         if text != self.conversation.unsent.draft:
             self.conversation.unsent.draft = text
             self.save_unsent()
-
-
-def _are_together(node: Node, newest: Node) -> bool:
-    if node.group is not None and newest.group is not None:
-        return node.group.number == newest.group.number
-    return (node.parent, node.at) == (newest.parent, newest.at)
 
 
 def title_of(text: str) -> str:

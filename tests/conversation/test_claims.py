@@ -96,7 +96,7 @@ def store(path: Path) -> Iterator[Store]:
 def test_a_reply_that_another_process_writes_is_not_interrupted_and_not_ours_to_write(store: Store, path: Path) -> None:
     with writing(path) as other:
         stored = store.load(other.session)
-        assert (stored.is_own, stored.interrupted, stored.growing) == (False, (), {2})
+        assert (stored.is_own, stored.unfinished) == (False, (2,))
         assert stored.read_to is not None
         assert stored.read_to[0] == 2
         assert [text for _, text in stored.conversation.turns()] == ["one", "word word word "]
@@ -107,7 +107,7 @@ def test_a_reply_that_another_process_writes_is_not_interrupted_and_not_ours_to_
         assert (list(copied.turns()), copied.nodes[2].done) == (list(stored.conversation.turns()), False)
         other.go_on()
         again = store.load(other.session)
-        assert (again.is_own, again.growing, again.conversation.leaf) == (False, {4}, 4)
+        assert (again.is_own, again.unfinished, again.conversation.leaf) == (False, (4,), 4)
 
 
 def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path: Path) -> None:
@@ -115,7 +115,7 @@ def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path
         assert not store.load(other.session).is_own
         other.kill()
         stored = store.load(other.session)
-        assert (stored.interrupted, stored.is_own) == ((2,), True)
+        assert (stored.unfinished, stored.is_own) == ((2,), True)
 
 
 def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:

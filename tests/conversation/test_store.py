@@ -52,7 +52,7 @@ def test_a_chat_comes_back_as_it_was(store: Store, path: Path) -> None:
     stored = again.load(session)
     assert stored.tuning == Tuning(temperature=1.2, stop=("\n6.",), seed=7)
     assert stored.model == model
-    assert stored.interrupted == ()
+    assert stored.unfinished == ()
     loaded = stored.conversation
     assert (loaded.title, loaded.system, loaded.raw, loaded.leaf) == (chat.title, chat.system, False, 5)
     assert loaded.nodes.keys() == chat.nodes.keys()
@@ -626,7 +626,7 @@ assert store.problem() is None and store.notices() == []
     assert [chat.turns for chat in found] == [5] * 4
     for chat in found:
         loaded = store.load(chat.id)
-        assert loaded.interrupted == ()
+        assert loaded.unfinished == ()
         assert [len(node.ids) for node in loaded.conversation.nodes.values()] == [2, 10] * 5
     store.close()
 
@@ -735,7 +735,7 @@ def killed_after(seconds: float, path: Path) -> tuple[int, int]:
     if 4 not in stored.conversation.nodes:
         return -1, len(older)
     second = stored.conversation.nodes[4]
-    assert stored.interrupted == (4,)
+    assert stored.unfinished == (4,)
     assert not second.done
     assert list(second.tokens.ids) == [1000 + step for step in range(len(second.ids))]
     assert second.start is not None

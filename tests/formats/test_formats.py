@@ -272,7 +272,7 @@ def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> Non
     (transcript,) = importing.chats(tmp_path / "a.json")
     stored = store.load(importing.keep(store, transcript))
     assert list(stored.conversation.turns()) == list(example_chats.whole().chat.turns())
-    assert stored.interrupted == ()
+    assert stored.unfinished == ()
 
 
 # --- the table of tokens ---------------------------------------------------------------------------------------------

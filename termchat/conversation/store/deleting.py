@@ -34,7 +34,6 @@ def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL, seq: 
     """Copy a chat as it was before the node `before`, with the records up to place `seq`."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before, "seq": seq})
-    derived.refresh(db, to)
 
 
 def purge(db: sqlite3.Connection, session: str) -> None:

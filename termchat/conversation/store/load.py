@@ -30,8 +30,8 @@ _NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
 
 
-Rows = Callable[[int], Iterable[tuple[int, bytes]]]
-"""The records of a reply from a place on, in order: place and record. Places grow, not always by one."""
+Rows = Callable[[int], Iterable[tuple[int, bool, bytes]]]
+"""Reads the records of a reply from a place on, see `records`. Places grow, not always by one."""
 
 
 def load(db: sqlite3.Connection, session: str) -> Session | None:
@@ -81,22 +81,17 @@ def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:
     return node, seq
 
 
-def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
-    """Read the records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
-    statement = f"SELECT on_path, {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
-    for on_path, blob in db.execute(statement, (session, number)):
-        yield bool(on_path), blob
-
-
-def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
-    """Return a reader of a reply's records by their place in the file."""
-    statement = f"SELECT seq, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
-    return lambda place: db.execute(statement, (session, number, place))
+def records(db: sqlite3.Connection, session: str, number: int, place: int = 0) -> Iterator[tuple[int, bool, bytes]]:
+    """Read the records of a reply in order, from a place on: place, whether it is a Start whose prompt is the path before its
+    node, and the record."""
+    statement = f"SELECT seq, on_path, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
+    for seq, on_path, blob in db.execute(statement, (session, number, place)):
+        yield seq, bool(on_path), blob
 
 
 def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
     """Read the first token from a place on; return it with its own place."""
-    for found, blob in rows(place):
+    for found, _, blob in rows(place):
         with suppress(StoreError):  # damaged: as if it were lost
             if isinstance(record := codec.to_record(blob), Token):
                 return found, record
@@ -144,7 +139,7 @@ def _grow(
     if number in packed and codec.to_reply(node, packed[number]):
         return
     next_step: int | None = None
-    for _, blob in records(db, session, number):
+    for _, _, blob in records(db, session, number):
         try:
             record = codec.to_record(blob)
         except StoreError:

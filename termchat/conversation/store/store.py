@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,6 +58,9 @@ __all__ = ["ModelRef", "SessionSummary", "Store", "StoreError", "StoreNotice"]
 
 HISTORY = 2_000
 """Messages of the history at most."""
+
+PREVIEWED = 40
+"""Turns of a preview at most."""
 
 REPAIR = "Run termchat again: it repairs the file when it opens it."
 
@@ -121,11 +124,11 @@ class Store:
         """Find the chat of a lesson that was last used."""
         return self._read_settled(lambda db: finding.of_lesson(db, lesson))
 
-    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
-        """Read roles and texts of the last turns of a chat, at most `limit`; none where there is no such chat."""
+    def preview(self, session: str) -> list[tuple[Role, str]]:
+        """Read roles and texts of the last turns of a chat; none where there is no such chat."""
         session = self.current(session)
         found = self._read_settled(lambda db: load.load(db, session))
-        return list(found.conversation.turns())[-limit:] if found is not None else []
+        return list(found.conversation.turns())[-PREVIEWED:] if found is not None else []
 
     def find(self, word: str) -> str:
         """Find the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
@@ -166,7 +169,7 @@ class Store:
         session.store = self
         self._live.setdefault(id, session.conversation)
         # A reply may end, or begin, while it is read.
-        if session.growing and (elsewhere or self._claims.is_elsewhere(id)):
+        if session.unfinished and (elsewhere or self._claims.is_elsewhere(id)):
             session.read_to = read_to
             session.conversation.unsent = Unsent()  # the other's draft and queue are its own
         return session
@@ -179,9 +182,8 @@ class Store:
             # While the node itself is not written, a node of its number is another process's.
             is_written = not any(op.does is ADD_NODE for op in queued)
             rows = self._read(lambda db: list(load.records(db, moved, number))) if is_written else None
-        for on_path, blob in (rows or []) + [
-            (bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD
-        ]:
+        waiting = ((0, bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD)
+        for _, on_path, blob in (*(rows or ()), *waiting):
             try:
                 record = codec.to_record(blob)
             except StoreError:
@@ -201,21 +203,18 @@ class Store:
         moved = self.current(session)
         waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
 
-        def queued(place: int) -> Iterator[tuple[int, bytes]]:
-            return islice(enumerate(waiting), place, None)
+        def queued(place: int) -> Iterator[tuple[int, bool, bytes]]:
+            return ((at, False, waiting[at]) for at in range(place, len(waiting)))
 
-        def find(sources: Sequence[load.Rows]) -> Token | None:
-            firsts = (found for rows in sources if (found := load.first_token(rows)) is not None)
-            first = next(firsts, None)
+        def find(*sources: load.Rows) -> Token | None:
+            first = next(filter(None, map(load.first_token, sources)), None)
             if first is None or index < 0:
                 return None
-            step = first[1].step + index
-            tokens = (token for rows in sources if (token := load.token_of_step(rows, step)) is not None)
-            return next(tokens, None)
+            return next(filter(None, (load.token_of_step(rows, first[1].step + index) for rows in sources)), None)
 
         if any(op.does is ADD_NODE for op in queue) or not self._is_there():
-            return find([queued])
-        return self._read(lambda db: find([load.rows(db, moved, number), queued]))
+            return find(queued)
+        return self._read(lambda db: find(partial(load.records, db, moved, number), queued))
 
     def messages(self) -> list[str]:
         """Read the message history, the oldest message first."""
@@ -282,7 +281,7 @@ class Store:
         title, system = well_formed(conversation.title), well_formed(conversation.first_system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
-        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True), Operation(derived.begin, session, ()))
+        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True, indexed=True))
         return session
 
     def update(
@@ -304,34 +303,26 @@ class Store:
 
         A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
         """
-        text, ids = well_formed(node.written), words(node.prompt_ids)
-        place = (node.number, node.parent, node.at, node.role)
-        named = (
-            well_formed(node.name),
-            int(node.deleted),
-            "" if node.omitted is None else codec.from_settings(node.omitted),
-        )
-        values = (*place, text, ids, int(node.whole), *named)
+        omitted = "" if node.omitted is None else codec.from_settings(node.omitted)
+        values = (
+            node.number, node.parent, node.at, node.role, well_formed(node.written), words(node.prompt_ids),
+            int(node.whole), well_formed(node.name), int(node.deleted), omitted,
+        )  # fmt: skip
         claims = True if node.role == "assistant" else None
         operations = [
-            Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number),
+            Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number, indexed=True),
             _touch(session, leaf=node.number),
+            Operation(HIDE, session, (None,)),
         ]
         if node.system is not None:
             operations.append(Operation(ADD_PROMPT, session, (node.number, well_formed(node.system))))
-        if node.parent is not None:
-            operations.append(Operation(derived.add_if_missing, session, (node.parent,)))
-        if node.role == "user":
-            operations.append(Operation(derived.add, session, (node.number,)))
-        self._writer.put(*operations, Operation(HIDE, session, (None,)))
+        self._writer.put(*operations)
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
         """Change the name of a branch, or whether it is deleted; None leaves it as it is."""
         text = None if name is None else well_formed(name)
         values = (number, text, None if deleted is None else int(deleted))
-        self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
-        if deleted is not None:
-            self._writer.put(Operation(derived.refresh, session, ()))
+        self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True, indexed=True), _touch(session))
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """Save the next record of the reply in node `number`; a reply that has ended also as it is in memory, again where a
@@ -349,7 +340,7 @@ class Store:
         values = number, int(on_path), codec.from_record(record)
         if ends:
             ending = Operation(ADD_RECORD, session, values, urgent=True, claims=False, claimed=number)
-            self._writer.put(ending, _touch(session), Operation(derived.add, session, (number,)))
+            self._writer.put(ending, _touch(session), Operation(derived.DROP_TEXT, session, (number,), indexed=True))
         else:
             self._writer.put(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
         if not (ends or isinstance(record, Ranking)) or node is None or not node.done:
@@ -360,7 +351,7 @@ class Store:
     def rename(self, session: str, title: str) -> None:
         """Give a chat another title, which does not count as use of it."""
         title = well_formed(" ".join(title.split()))
-        self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
+        self._writer.put(Operation(RENAME, session, (title,), urgent=True, indexed=True))
 
     def duplicate(
         self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
@@ -375,7 +366,8 @@ class Store:
             newest = max(conversation.nodes, default=0)
         if read_to is not None:
             newest, seq = read_to
-        self._writer.put(Operation(deleting.copy, copy, (source, newest + 1, seq), urgent=True), _touch(copy))
+        copied = Operation(deleting.copy, copy, (source, newest + 1, seq), urgent=True, indexed=True)
+        self._writer.put(copied, _touch(copy))
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:

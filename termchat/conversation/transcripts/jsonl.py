@@ -13,9 +13,9 @@ import msgspec
 import termchat
 from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.transcripts.facts import file_name
-from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME
+from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME, NodeLine, SessionLine
 from termchat.conversation.transcripts.transcript import VERSION, Records, Transcript, TranscriptError
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation
 from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
@@ -27,10 +27,21 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     Raises:
         TranscriptError: records are gone, so that nobody could take the file in again.
     """
-    yield _json(_session(conversation, info))
+    session = SessionLine(
+        version=VERSION, format=FORMAT, termchat=termchat.__version__, id=info.id,
+        title=conversation.title[:LONGEST_NAME], system=conversation.first_system, raw=conversation.raw,
+        leaf=conversation.leaf, created=_iso(info.created), updated=_iso(info.updated), model=_elsewhere(info.model),
+        tuning=info.tuning, breakpoints=info.breakpoints, view=info.view,
+    )  # fmt: skip
+    yield _json(to_dict(session))
     for number in sorted(conversation.nodes):
         node = conversation.nodes[number]
-        yield _json(_node(node))
+        line = NodeLine(
+            number, node.parent, node.at, node.role, node.text(), list(node.ids), node.whole, node.name[:LONGEST_NAME],
+            node.deleted, node.omitted, node.system,
+        )  # fmt: skip
+        optional = ("omitted", "system")
+        yield _json({name: value for name, value in to_dict(line).items() if name not in optional or value is not None})
         if node.role == "assistant":
             missing = len(node.ids)
             for record in records(number):
@@ -50,26 +61,6 @@ def chats(path: Path) -> Iterator[Transcript]:
     yield read(path)
 
 
-def _session(conversation: Conversation, info: Session) -> dict[str, Any]:
-    return {
-        "record": "session",
-        "version": VERSION,
-        "format": FORMAT,
-        "termchat": termchat.__version__,
-        "id": info.id,
-        "title": conversation.title[:LONGEST_NAME],
-        "system": conversation.first_system,
-        "raw": conversation.raw,
-        "leaf": conversation.leaf,
-        "created": _iso(info.created),
-        "updated": _iso(info.updated),
-        "model": to_dict(_elsewhere(info.model)),
-        "tuning": to_dict(info.tuning),
-        "breakpoints": to_dict(info.breakpoints),
-        "view": to_dict(info.view),
-    }
-
-
 def _elsewhere(model: ModelRef) -> ModelRef:
     """The model as another machine may know it: its file without the folder."""
     identity = model.identity
@@ -78,24 +69,6 @@ def _elsewhere(model: ModelRef) -> ModelRef:
     # A chat that was taken in knows no path of its own.
     path = file_name(model.path) or (identity.path if identity is not None else "")
     return ModelRef(model.name, path, identity)
-
-
-def _node(node: Node) -> dict[str, Any]:
-    said = {
-        "record": "node",
-        "number": node.number,
-        "parent": node.parent,
-        "at": node.at,
-        "role": node.role,
-        "text": node.text(),
-        "ids": list(node.ids),
-        "whole": node.whole,
-        "name": node.name[:LONGEST_NAME],
-        "deleted": node.deleted,
-    }
-    if node.omitted is not None:
-        said["omitted"] = msgspec.to_builtins(node.omitted)
-    return said if node.system is None else said | {"system": node.system}
 
 
 def _iso(seconds: float) -> str | None:

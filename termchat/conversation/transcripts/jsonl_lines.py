@@ -58,11 +58,12 @@ class LineError(ValueError):
     """A line is invalid; the message says why."""
 
 
-class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
+class SessionLine(msgspec.Struct, tag_field="record", tag="session", kw_only=True):
     """The first line of a transcript: all that is known of the chat beside its nodes."""
 
     version: int
     format: int
+    termchat: str = ""
     id: str
     title: Name
     system: str
