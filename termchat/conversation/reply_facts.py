@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import shown
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS
+from termchat.decoding.samplers import Knob
 
 _MODEL, _FILE = "model", "model file"
 _NO_FACTS = ("draft", "draft_max", "draft_always")
@@ -35,17 +35,13 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
         facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
     message = conversation.nodes.get(spans[0].node.parent or 0)
     facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
-    turned = [values(settings) for span in spans for settings in _reached(span)]
-    if start is not None and turned:  # a reply from elsewhere has no seed that is known
+    reached = [settings for span in spans for settings in _reached(span)]
+    if start is not None and reached:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
-    constrained = [shown(settings.constraint) for span in spans for settings in _reached(span)]
+    constrained = [shown(settings.constraint) for settings in reached]
     if any(constrained):
         facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
-    for name in turned[0] if turned else ():
-        if name in _NO_FACTS:
-            continue
-        facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
-    return facts
+    return facts | {name: text for name, text in value_texts(reached, Knob.show).items() if name not in _NO_FACTS}
 
 
 def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -66,22 +66,23 @@ class View(msgspec.Struct, frozen=True):
     lesson: str = ""
 
 
+class SessionChanges(TypedDict, total=False):
+    """What the store changes of a chat; what is missing, or None, stays."""
+
+    leaf: int | None
+    tuning: Tuning
+    model: ModelRef
+    breakpoints: tuple[Breakpoint, ...]
+    view: View
+
+
 class SessionStore(Protocol):
     """What a session asks of the store that keeps it; see `store.Store`."""
 
     def begin(
         self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None
     ) -> str: ...
-    def update(
-        self,
-        session: str,
-        *,
-        leaf: int | None = None,
-        tuning: Tuning | None = None,
-        model: ModelRef | None = None,
-        breakpoints: tuple[Breakpoint, ...] | None = None,
-        view: View | None = None,
-    ) -> None: ...
+    def update(self, session: str, **changes: Unpack[SessionChanges]) -> None: ...
     def add_node(self, session: str, node: Node) -> None: ...
     def add_record(self, session: str, number: int, record: Record) -> None: ...
     def update_node(

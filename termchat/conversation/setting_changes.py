@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from termchat.conversation.token_marks import TokenMarks
@@ -30,6 +30,15 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
     draft = settings.draft or DraftSettings("off")
     drafts: dict[str, Value] = {"draft": draft.by, "draft_max": draft.most, "draft_always": int(draft.always)}
     return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)} | drafts
+
+
+def value_texts(records: Sequence[SettingsRecord], show: Callable[[Knob, Value], str]) -> dict[str, str]:
+    """Show each knob by name; of one that was turned all values in turn, as "0.8 → 1.2"."""
+    turned = [values(record) for record in records]
+    return {
+        name: " → ".join(text for text, _ in groupby(show(KNOBS[name], each[name]) for each in turned))
+        for name in (turned[0] if turned else ())
+    }
 
 
 def in_force(settings: SettingsRecord) -> list[str]:

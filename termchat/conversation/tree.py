@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -68,10 +68,8 @@ class Conversation:
         """The system prompt of the path to a node; None is the one of a chat that has no turn yet."""
         if self.raw:
             return ""
-        node = self.nodes[number] if number is not None else None
-        while node is not None and node.parent is not None:
-            node = self.nodes[node.parent]
-        return self.first_system if node is None or node.system is None else node.system
+        *_, first = (None, *self._upwards(number))
+        return self.first_system if first is None or first.system is None else first.system
 
     @property
     def head(self) -> Node:
@@ -133,11 +131,10 @@ class Conversation:
         """Root to leaf, or from what stands behind the node `since`. The leaf is taken whole, every other node as far as its
         child says."""
         spans: list[Span] = []
-        number, count = (self.leaf if leaf is None else leaf), None
-        while number is not None and number != since:
-            node = self.nodes[number]
+        count: int | None = None
+        for node in takewhile(lambda node: node.number != since, self._upwards(self.leaf if leaf is None else leaf)):
             spans.append(Span(node, len(node.ids) if count is None else count))
-            number, count = node.parent, node.at
+            count = node.at
         spans.reverse()
         return spans
 
@@ -182,36 +179,29 @@ class Conversation:
 
     def reply(self, leaf: int | None = None) -> list[Span]:
         """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""
-        spans: list[Span] = []
-        for span in reversed(self.path(leaf)):
-            if span.node.role != "assistant":
-                break
-            spans.insert(0, span)
-        return spans
+        spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.path(leaf)))
+        return [*spans][::-1]
 
-    def pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
-        """The spans of the path and the text that each adds to the chat."""
-        return ((span, span.node.text(span.count)) for span in self.path(leaf))
+    def pieces(self) -> Iterator[tuple[Span, str]]:
+        """Yield the spans of the path, and the text that each adds to the chat."""
+        return ((span, span.node.text(span.count)) for span in self.path())
 
-    def turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
-        """Roles and shown texts of the path; a reply in several pieces is one turn, every message its own."""
-        for user, pieces in groupby(self.pieces(leaf), key=lambda piece: piece[0].node.role == "user"):
-            texts = [text for _, text in pieces]
-            if user:
-                yield from (("user", text) for text in texts)
-            else:
-                yield "assistant", "".join(texts)
+    def turn_spans(self) -> Iterator[list[Span]]:
+        """Yield the turns of the path: a message each, or all pieces of a reply."""
+        for role, group in groupby(self.path(), key=lambda span: span.node.role):
+            spans = list(group)
+            yield from [spans] if role == "assistant" else ([span] for span in spans)
+
+    def turns(self) -> Iterator[tuple[Role, str]]:
+        """Yield the roles and shown texts of the turns of the path."""
+        for spans in self.turn_spans():
+            yield spans[0].node.role, "".join(span.node.text(span.count) for span in spans)
 
     # --- branches ----------------------------------------------------------------------------------------------------
 
     def is_hidden(self, number: int) -> bool:
         """Whether the node, or one that it grew from, was deleted."""
-        at: int | None = number
-        while at is not None:
-            if self.nodes[at].deleted:
-                return True
-            at = self.nodes[at].parent
-        return False
+        return any(node.deleted for node in self._upwards(number))
 
     def children(self, number: int | None) -> list[Node]:
         """The living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
@@ -248,12 +238,12 @@ class Conversation:
             waiting += self.children(node.number)
         return newest
 
-    def forks(self, leaf: int | None = None) -> dict[Place, list[Node]]:
+    def forks(self) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
         forks: dict[Place, list[Node]] = {}
         before: int | None = None
         others: list[Node] = []
-        for node, count in ((span.node, span.count) for span in self.path(leaf)):
+        for node, count in ((span.node, span.count) for span in self.path()):
             children = sorted(self.children(node.number), key=lambda child: child.at)
             others += (other for other in self.continuations(before, node.at) if other is not node)
             others += (child for child in children if child.at == 0 < count)
@@ -264,6 +254,12 @@ class Conversation:
                     forks.setdefault(Place(node.number, child.at), []).append(child)
             before = node.number
         return forks
+
+    def _upwards(self, number: int | None) -> Iterator[Node]:
+        """Yield a node and those that it grew from, up to the root."""
+        while number is not None:
+            yield (node := self.nodes[number])
+            number = node.parent
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":

@@ -64,35 +64,27 @@ class Claims:
                 os.close(self._file)
                 self._file = None
 
-    if sys.platform != "win32":
+    def _lock(self, session: str) -> bool | None:
+        """Lock a chat's byte; return False where another process has, None where that cannot be done."""
+        if sys.platform == "win32":
+            return None
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(session))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:
+            return None
+        return True
 
-        def _lock(self, session: str) -> bool | None:
-            """Locks a chat's byte; False where another process has, None where that cannot be done."""
-            try:
-                if self._file is None:
-                    self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-            except OSError:
-                return None
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(session))
-            except (BlockingIOError, PermissionError):
-                return False
-            except OSError:
-                return None
-            return True
-
-        def _unlock(self, session: str) -> None:
-            assert self._file is not None
+    def _unlock(self, session: str) -> None:
+        if sys.platform != "win32" and self._file is not None:
             with contextlib.suppress(OSError):
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(session))
-
-    else:
-
-        def _lock(self, session: str) -> bool | None:
-            return None
-
-        def _unlock(self, session: str) -> None:
-            pass
 
 
 def _place(session: str) -> int:

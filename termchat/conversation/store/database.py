@@ -111,12 +111,6 @@ def _start_log(db: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def is_made(db: sqlite3.Connection) -> bool:
-    """Whether the file has its tables: not yet, where nobody could write to it."""
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    return bool(found)
-
-
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Opens the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
     _check_kinds(path)

@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
-from termchat.conversation.session import Breakpoint, ModelRef, Session, SessionSummary, View
+from termchat.conversation.session import ModelRef, Session, SessionChanges, SessionSummary
 from termchat.conversation.store import codec, database, deleting, derived, load, repair, store_files, unsent_rows
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
@@ -261,7 +261,8 @@ class Store:
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
-                return question(db) if database.is_made(db) else None
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                return question(db) if version else None  # without tables, where nobody could write to it
         except (sqlite3.Error, OSError) as error:
             problem = f"saved chats cannot be read: {database.explain(error, self.path)}"
             if not database.is_damage(error):
@@ -284,19 +285,11 @@ class Store:
         self._writer.put(Operation(ADD_SESSION, session, values, urgent=True, indexed=True))
         return session
 
-    def update(
-        self,
-        session: str,
-        *,
-        leaf: int | None = None,
-        tuning: Tuning | None = None,
-        model: ModelRef | None = None,
-        breakpoints: tuple[Breakpoint, ...] | None = None,
-        view: View | None = None,
-    ) -> None:
-        """Change settings of a chat; None leaves one as it is."""
-        settings = (None if s is None else codec.from_settings(s) for s in (tuning, model, breakpoints, view))
-        self._writer.put(Operation(UPDATE_SESSION, session, (time.time(), leaf, *settings), urgent=True))
+    def update(self, session: str, **changes: Unpack[SessionChanges]) -> None:
+        """Change settings of a chat."""
+        named = (changes.get(name) for name in ("tuning", "model", "breakpoints", "view"))
+        settings = (None if value is None else codec.from_settings(value) for value in named)
+        self._writer.put(Operation(UPDATE_SESSION, session, (time.time(), changes.get("leaf"), *settings), urgent=True))
 
     def add_node(self, session: str, node: Node) -> None:
         """Add a node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from math import fsum, isfinite
 from typing import NamedTuple
 
 from termchat.conversation.reply_facts import varying
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.transcripts.facts import ending_of, plain_line
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.conversation.walk_groups import RANKED, groups_of, origin_of
@@ -104,11 +103,7 @@ def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
     """What is not the same for all walks, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
     facts = dict[int, dict[str, str]]()
     for walk, node in walks.items():
-        turned = [values(settings) for settings in node.settings]
-        facts[walk] = {
-            name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
-            for name in (turned[0] if turned else ())
-        }
+        facts[walk] = value_texts(node.settings, shown_value)
         if node.start is not None:
             facts[walk]["seed"] = str(node.start.seed)
     names = varying(list(facts.values()))

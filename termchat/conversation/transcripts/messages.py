@@ -146,10 +146,9 @@ def said(conversation: Conversation) -> Iterator[ChatMessage]:
     """List the messages of the shown path, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
-    for user, group in groupby(conversation.path(), key=lambda span: span.node.role == "user"):
-        spans = list(group)
-        if user:
-            yield from (ChatMessage("user", well_formed(span.node.written)) for span in spans)
+    for spans in conversation.turn_spans():
+        if spans[0].node.role == "user":
+            yield ChatMessage("user", well_formed(spans[0].node.written))
         else:
             thoughts, answer = thoughts_of(spans), well_formed(answer_of(spans))
             if thoughts is not None or answer:

@@ -73,7 +73,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     if _has_system(tree):
         prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
         yield from _section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
-    for turn in tree.turns():
+    for turn in tree.chat.turn_spans():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
         shown = "".join(_piece(tree, span.node, span.count) for span in turn)

@@ -6,7 +6,7 @@ import copy
 from typing import NamedTuple
 
 from termchat.conversation import setting_changes
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.versions import Versions, leaf_of
 
 MOST_TOKENS = 50_000
@@ -73,16 +73,6 @@ class PageTree:
         pieces = ((span, span.node.text(span.count)) for span in spans)
         *_, last = setting_changes.marked(pieces, {})
         return last, sum(span.count for span in spans[:-1])
-
-    def turns(self) -> list[list[Span]]:
-        """The turns of the path that is shown: a message, or all pieces of a reply."""
-        found: list[list[Span]] = []
-        for span in self.chat.path():
-            if span.node.role == "assistant" and found and found[-1][-1].node.role == "assistant":
-                found[-1].append(span)
-            else:
-                found.append([span])
-        return found
 
     def _prompt(self, firsts: list[int]) -> PromptWay:
         chat = self.chat
