@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from termchat.conversation.token_texts import from_words, words
 from termchat.decoding.records import Draft, DraftToken
 
 _ARRAYS = ("begins", "told", "accepted", "us", "drafters", "ends", "ids")
@@ -105,8 +104,8 @@ class DraftColumns:
         return self.ends[place - 1] if place else 0, self.ends[place]
 
     def packed(self) -> bytes:
-        """Return all columns, little endian."""
-        arrays = [words(getattr(self, name)) for name in _ARRAYS]
+        """Return all columns."""
+        arrays = [getattr(self, name).tobytes() for name in _ARRAYS]
         return msgspec.msgpack.encode((arrays, self.names, self.texts))
 
     @classmethod
@@ -117,7 +116,7 @@ class DraftColumns:
             packed, type=tuple[list[bytes], list[str], dict[int, str]]
         )
         for name, content in zip(_ARRAYS, arrays, strict=True):
-            from_words(getattr(columns, name), content)
+            getattr(columns, name).frombytes(content)
         rounds = {len(getattr(columns, name)) for name in _ARRAYS if name != "ids"}
         ends, known = columns.ends, len(columns.names)
         if len(rounds) > 1 or (ends[-1] if ends else 0) != len(columns.ids) or list(ends) != sorted(ends):

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from termchat.conversation.draft_columns import DraftColumns
-from termchat.conversation.token_texts import Texts, from_words, words
+from termchat.conversation.token_texts import Texts
 from termchat.conversation.unsent import Wish
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
@@ -151,10 +151,10 @@ class TokenColumns:
         return drafting + sum(self.decode_us[begin:end]) + sum(self.sample_us[begin:end])
 
     def packed(self) -> list[bytes]:
-        """All columns as bytes, little endian."""
-        arrays = (words(getattr(self, name)) for name in _ARRAYS)
+        """Return all columns as bytes."""
+        arrays = (getattr(self, name).tobytes() for name in _ARRAYS)
         drafts = None if self.drafts is None else self.drafts.packed()
-        ties = (words(getattr(self, name)) for name in _TIES)
+        ties = (getattr(self, name).tobytes() for name in _TIES)
         return [
             *self.texts.packed(),
             bytes(self.data),
@@ -170,13 +170,13 @@ class TokenColumns:
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
-            from_words(getattr(columns, name), content)
+            getattr(columns, name).frombytes(content)
         found, count = msgspec.msgpack.decode(rare, type=_Rare), len(columns.texts)
         for name, none in _TIES.items():
             if (content := getattr(found, name)) is None:  # packed before margins were recorded
                 getattr(columns, name).extend([none] * count)
             else:
-                from_words(getattr(columns, name), content)
+                getattr(columns, name).frombytes(content)
         if {len(getattr(columns, name)) for name in (*_ARRAYS, *_TIES)} != {count}:
             raise ValueError("the columns have different lengths")
         columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought

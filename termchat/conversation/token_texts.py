@@ -1,4 +1,4 @@
-"""The texts of a reply's tokens, and columns of numbers as bytes."""
+"""The texts of a reply's tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from operator import gt, sub
+from operator import gt
 
 
 class Texts(list[str]):
@@ -40,42 +40,19 @@ class Texts(list[str]):
             raise IndexError(offset)
         return bisect_right(self._starts, offset) - 1
 
-    def lengths(self, begin: int, end: int) -> list[int]:
-        """Count the characters of each of these texts."""
-        starts = self._starts[begin : min(end, len(self)) + 1]
-        return list(map(sub, starts[1:], starts))
-
     def packed(self) -> tuple[bytes, bytes]:
-        """Return the texts' UTF-8, and where each ends, as 32-bit words, little endian."""
+        """Return the texts' UTF-8, and where each ends, as 32-bit words."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in self]
-        return b"".join(encoded), words(array("I", accumulate(map(len, encoded))))
+        return b"".join(encoded), array("I", accumulate(map(len, encoded))).tobytes()
 
     @classmethod
     def unpacked(cls, data: bytes, ends: bytes) -> Texts:
         """Read the result of `packed`. Raises ValueError where the two do not fit to each other."""
         places = array("I", [0])
-        from_words(places, ends)
+        places.frombytes(ends)
         if places[-1] != len(data) or any(map(gt, places, places[1:])):
             raise ValueError("the texts end elsewhere")
         if data.isascii():  # which is quicker to take apart
             whole = data.decode("ascii")
             return cls(whole[begin:end] for begin, end in pairwise(places))
         return cls(data[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairwise(places))
-
-
-def words(numbers: array[int] | array[float]) -> bytes:
-    """The numbers' bytes, little endian."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def from_words(numbers: array[int] | array[float], data: bytes) -> None:
-    """Adds what `words` gave. Raises ValueError where it is no whole number of them."""
-    begin = len(numbers)
-    numbers.frombytes(data)
-    if sys.byteorder == "big":
-        added = numbers[begin:]
-        added.byteswap()
-        numbers[begin:] = added  # type: ignore[assignment]

@@ -12,7 +12,6 @@ from termchat.conversation.session import ModelRef, Session, View
 from termchat.conversation.store import codec, unsent_rows
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, text_of
-from termchat.conversation.token_texts import from_words
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import Queued
 from termchat.decoding.records import Token
@@ -58,9 +57,9 @@ def load(db: sqlite3.Connection, session: str) -> Session | None:
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
     conversation.leaf = leaf
-    unsent = unsent_rows.of(db, session)
-    conversation.unsent.draft = unsent.text
-    conversation.unsent.queue.extend(map(Queued, unsent.queue))
+    for unsent in unsent_rows.read(db, "session = ?", session):
+        conversation.unsent.draft = unsent.text
+        conversation.unsent.queue.extend(map(Queued, unsent.queue))
     return Session(
         id=session,
         created=codec.to_seconds(row["created"]),
@@ -132,7 +131,7 @@ def _grow(
     if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
         return  # what it grew from was lost with a damaged file
     node = Node(number, parent, at, row["role"], text=row["text"])
-    from_words(node.prompt_ids, row["prompt_ids"])
+    node.prompt_ids.frombytes(row["prompt_ids"])
     node.whole, node.name, node.deleted = bool(row["whole"]), row["name"], bool(row["deleted"])
     node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
     conversation.attach(node)

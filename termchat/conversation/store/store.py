@@ -46,7 +46,6 @@ from termchat.conversation.store.schema import (
     UPDATE_SESSION,
 )
 from termchat.conversation.store.writer import Operation, Writer
-from termchat.conversation.token_texts import words
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.escapes import well_formed
@@ -80,8 +79,8 @@ class Store:
     Damage that a question meets is not repaired: the file is marked, and repaired when it is next opened.
     """
 
-    def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
-        self.path, self._patience = path, patience
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         """The chats that are in memory, by id."""
         self._claims = Claims(path)
@@ -89,9 +88,9 @@ class Store:
         self._writer = Writer(path, self._claims)
 
     @classmethod
-    def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
+    def open(cls, path: Path) -> Store:
         """Open the store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged
-        file is repaired now, in the background: whoever reads waits up to `patience` seconds for that.
+        file is repaired now, in the background: whoever reads waits up to `PATIENCE_S` for that.
 
         Raises:
             StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
@@ -99,7 +98,7 @@ class Store:
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()
-        return cls(path, patience)
+        return cls(path)
 
     # --- questions, each on a connection of its own: an answer contains what was queued for writing before ---------------
 
@@ -212,7 +211,7 @@ class Store:
                 return None
             return next(filter(None, (load.token_of_step(rows, first[1].step + index) for rows in sources)), None)
 
-        if any(op.does is ADD_NODE for op in queue) or not self._is_there():
+        if any(op.does is ADD_NODE for op in queue):
             return find(queued)
         return self._read(lambda db: find(partial(load.records, db, moved, number), queued))
 
@@ -232,7 +231,7 @@ class Store:
 
     def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
         """Answer a question after all queued writes are done; `listed`: and the index of texts, too."""
-        if not self._writer.opened(self._patience):
+        if not self._writer.opened(PATIENCE_S):
             raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
         self._writer.flush(READ_WAIT_S, tidy=listed)
         answer = self._read(question)
@@ -240,23 +239,18 @@ class Store:
             raise StoreError(f"the file of saved chats is damaged ({self.path})", REPAIR)
         return answer
 
-    def _is_there(self) -> bool:
-        """Return whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
+    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """Answer a question; None where there is no file yet."""
         try:
             self.path.stat()
         except FileNotFoundError:
             if self.path.is_symlink():
                 missing = f"{self.path} is a broken link to {store_files.real(self.path)}"
                 raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
-            return False
+            return None
         except OSError as error:
             reason = database.explain(error, self.path)
             raise StoreError(f"saved chats cannot be read: {reason}", "Check the folder they are stored in.") from error
-        return True
-
-    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        if not self._is_there():
-            return None
         asked = store_files.identity(self.path)
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
@@ -298,7 +292,7 @@ class Store:
         """
         omitted = "" if node.omitted is None else codec.from_settings(node.omitted)
         values = (
-            node.number, node.parent, node.at, node.role, well_formed(node.written), words(node.prompt_ids),
+            node.number, node.parent, node.at, node.role, well_formed(node.written), node.prompt_ids.tobytes(),
             int(node.whole), well_formed(node.name), int(node.deleted), omitted,
         )  # fmt: skip
         claims = True if node.role == "assistant" else None
@@ -396,10 +390,12 @@ class Store:
 
     def abandoned(self) -> str:
         """Take over the newest draft of a chat without a message whose process has ended."""
-        left: unsent_rows.UnsentRow | None = None
-        with contextlib.suppress(StoreError):  # it is looked for again the next time
-            rows = self._read_settled(unsent_rows.of_others) or []
-            left = next((row for row in rows if not self._claims.is_elsewhere(row.session)), None)
+        try:
+            rows = self._read_settled(lambda db: unsent_rows.read(db, "session LIKE ?", "new %")) or []
+        except StoreError:  # it is looked for again the next time
+            return ""
+        others = (row for row in rows if row.session != unsent_rows.OWN)
+        left = next((row for row in others if not self._claims.is_elsewhere(row.session)), None)
         if left is None:
             return ""
         text = "\n".join([*left.queue, *filter(None, [left.text])])

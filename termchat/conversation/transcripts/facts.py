@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+import msgspec
+
 import termchat
 from termchat.conversation import setting_changes
 from termchat.conversation.session import Session
@@ -80,6 +82,11 @@ def ending_of(node: Node) -> str:
 def file_name(path: str) -> str:
     """A file's name without its folder, which is this machine's business; also of another system's path."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def without_folder(identity: ModelIdentity | None) -> ModelIdentity | None:
+    """Return a model's identity with its file's name alone."""
+    return None if identity is None else msgspec.structs.replace(identity, path=file_name(identity.path))
 
 
 def plain_line(text: str) -> str:

@@ -16,14 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from termchat import regular_files
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.transcripts import FORMATS, Format
-from termchat.conversation.transcripts.facts import file_name
+from termchat.conversation.transcripts.facts import without_folder
 from termchat.conversation.transcripts.jsonl_reader import MOST_BYTES
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 
@@ -151,10 +149,8 @@ def keep(store: Store, transcript: Transcript) -> str:
             f"a message of the chat is longer than {LARGEST_MESSAGE:,} characters",
             "Split or shorten it, and import it again.",
         )
-    identity = info.model.identity
-    if identity is not None:
-        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
-    session = store.begin(chat, tuning=info.tuning, model=ModelRef(info.model.name, "", identity))
+    model = ModelRef(info.model.name, "", without_folder(info.model.identity))
+    session = store.begin(chat, tuning=info.tuning, model=model)
     waiting = 0
     for number in sorted(chat.nodes):
         store.add_node(session, chat.nodes[number])

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 import termchat
 from termchat.conversation.session import ModelRef, Session
-from termchat.conversation.transcripts.facts import file_name
+from termchat.conversation.transcripts.facts import file_name, without_folder
 from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME, NodeLine, SessionLine
 from termchat.conversation.transcripts.transcript import VERSION, Records, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
@@ -62,13 +60,10 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 
 def _elsewhere(model: ModelRef) -> ModelRef:
-    """The model as another machine may know it: its file without the folder."""
-    identity = model.identity
-    if identity is not None:
-        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
+    """Return the model as another machine may know it: its file without the folder."""
+    identity = without_folder(model.identity)
     # A chat that was taken in knows no path of its own.
-    path = file_name(model.path) or (identity.path if identity is not None else "")
-    return ModelRef(model.name, path, identity)
+    return ModelRef(model.name, file_name(model.path) or (identity.path if identity is not None else ""), identity)
 
 
 def _iso(seconds: float) -> str | None:

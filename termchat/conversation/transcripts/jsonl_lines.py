@@ -115,20 +115,23 @@ def decode(data: bytes) -> Line:
     line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
     if isinstance(line, (SessionLine, Start)):
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
-    if isinstance(line, Start):
-        _check_knob("seed", line.seed)
-        _check_walk(line)
-    if isinstance(line, (SessionLine, SettingsRecord)):
-        samplers = line.tuning if isinstance(line, SessionLine) else line.samplers
-        for name in samplers.__struct_fields__:  # settings out of range could crash the engine
-            _check_knob(name, getattr(samplers, name))
-        met = line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
-        for condition in met:  # so could conditions that cannot be written by hand
-            if isinstance(condition, Rule):
-                try:
-                    parse(describe(condition))
-                except ConditionError as error:
-                    raise LineError(f"a condition is invalid: {error.message}") from None
+    try:  # settings out of range could crash the engine, and so could conditions that cannot be written by hand
+        if isinstance(line, Start):
+            KNOBS["seed"].check(line.seed)
+            _check_walk(line)
+        if isinstance(line, (SessionLine, SettingsRecord)):
+            samplers = line.tuning if isinstance(line, SessionLine) else line.samplers
+            for name in samplers.__struct_fields__:
+                KNOBS[name].check(getattr(samplers, name))
+            met = (
+                line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
+            )
+            for rule in (condition for condition in met if isinstance(condition, Rule)):
+                parse(describe(rule))
+    except KnobError as error:
+        raise LineError(str(error)) from None
+    except ConditionError as error:
+        raise LineError(f"a condition is invalid: {error.message}") from None
     return line
 
 
@@ -154,13 +157,6 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
     for name, known in (("version", VERSION if kind is SessionLine else FORMAT), ("format", FORMAT)):
         if found.get(name, known) not in (known, None):
             raise LineError(f"its {name} is {found[name]!r:.40}; this termchat reads {known}")
-
-
-def _check_knob(name: str, value: object) -> None:
-    try:
-        KNOBS[name].check(value)
-    except KnobError as error:
-        raise LineError(str(error)) from None
 
 
 def _check_walk(start: Start) -> None:

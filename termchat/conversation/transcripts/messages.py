@@ -200,30 +200,23 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
             )
     if not count:
         raise TranscriptError(f"{path.name}{left_out.first or ' contains no chat'}", hint)
-    told = left_out.lines()
+    more = left_out.count - len(left_out)
+    told = (*left_out, *([f"and {more:,} more"] if more else ()))
     for transcript in _chats(path, find, hint, _LeftOut()):
         yield transcript._replace(left_out=told)
         told = ()
 
 
-class _LeftOut:
-    """What cannot be read of a file: `first` says what was met first, and where."""
+class _LeftOut(list[str]):
+    """The first lines about what cannot be read of a file; `first` says what was met first, `count` how much there is."""
 
-    def __init__(self) -> None:
-        self.first = ""
-        self._told: list[str] = []
-        self._count = 0
+    first, count = "", 0
 
     def add(self, line: int, place: str, error: LineError) -> None:
         self.first = self.first or f", line {line}: {error}"
-        self._count += 1
-        if len(self._told) < MOST_TOLD:
-            self._told.append(f"line {line} ({place}): {error}")
-
-    def lines(self) -> tuple[str, ...]:
-        """A line for each, and one for the rest."""
-        more = self._count - len(self._told)
-        return (*self._told, *([f"and {more:,} more"] if more else []))
+        self.count += 1
+        if len(self) < MOST_TOLD:
+            self.append(f"line {line} ({place}): {error}")
 
 
 def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_out: _LeftOut) -> Iterator[Transcript]:

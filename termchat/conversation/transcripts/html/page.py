@@ -49,10 +49,6 @@ def highest(values: Sequence[float]) -> list[float]:
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
 
 
-def typical(values: Sequence[float]) -> float:
-    return median(values) if values else 0.0
-
-
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
@@ -235,7 +231,7 @@ def _plots(node: Node) -> Iterator[str]:
     times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
-    bits, usual = max(highest(tokens.entropies)), typical(times)
+    bits, usual = max(highest(tokens.entropies)), median(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
     if end is not None and end.ttft_ms is not None:
         said.append(f"first token after {end.ttft_ms:.0f} ms")

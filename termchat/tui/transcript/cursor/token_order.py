@@ -145,7 +145,7 @@ class TurnTokens:
             at, stop = max(begin - before, 0), min(end - before, texts.start(part.shown))
             if at < stop:
                 index, last = texts.at(at), texts.at(stop - 1)
-                yield from (first + at for at, size in enumerate(texts.lengths(index, last + 1), index) if size)
+                yield from (first + at for at, size in enumerate(map(len, texts[index : last + 1]), index) if size)
 
     def number(self, part: int, index: int) -> int:
         return self._firsts[part] + index
