@@ -14,7 +14,7 @@ from termchat.decoding.records import IN_ROUND, Prefill, Shape, Start
 
 
 def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str = "") -> list[Shape] | None:
-    """The shapes, from the first cell on, of all the path's ids that a run has decoded; None for the chat's leaf.
+    """Return the shapes, from the first cell on, of all the path's ids that a run has decoded; None for the chat's leaf.
 
     Their rows add up to the number of those cells: all ids but a reply's last token, which nobody has decoded yet, and what a
     person wrote since. A batch of which only the beginning was kept counts as that beginning; with one row left it gives the
@@ -32,13 +32,13 @@ def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str 
 
 
 def shapes_of_prompt(conversation: Conversation, number: int) -> list[Shape] | None:
-    """The same for the ids before a reply that was made; their rows add up to the length of its prompt."""
+    """Return the shapes of the ids before a reply that was made; their rows add up to the length of its prompt."""
     node = conversation.nodes[number]
     return [] if node.prefill is None else _shapes(conversation, node, node.prefill.tokens)
 
 
 def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
-    """The shapes of the first `cells` cells that the run of `node` left in the cache."""
+    """Return the shapes of the first `cells` cells that the run of `node` left in the cache."""
     if node.start is None:
         return None
     segments: list[list[Shape]] = []
@@ -85,7 +85,7 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
 
 
 def _walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
-    """The walks of a group up to a node; their prompt was decoded once."""
+    """Return the walks of a group up to a node; their prompt was decoded once."""
     nodes = (node for number, node in conversation.nodes.items() if number <= newest)
     return [node for node in nodes if node.group is not None and node.group.number == group]
 
@@ -98,7 +98,7 @@ def _cached(conversation: Conversation, run: Node) -> array[int]:
 
 
 def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
-    """For the nodes before a node on its path, how many of its ids are theirs too, counted from the first."""
+    """Count, for the nodes before a node on its path, how many of its first ids they share."""
     found: dict[int, int] = {}
     length = 0
     for span in conversation.path(node.number):
@@ -111,15 +111,15 @@ def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
 
 
 def _added(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
-    """What a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
+    """Yield what a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
     threads = prefill.threads or [start.threads] * len(prefill.shapes)
     yield from map(Shape, prefill.shapes, threads)
     yield from shapes_of_tokens(run)
 
 
 def shapes_of_tokens(run: Node) -> list[Shape]:
-    """How each token of a run was decoded. All rows of an exact one have the bits that they have alone. Else those of a round
-    of drafting do not: the newest token, and the drafted ones that were accepted."""
+    """Return the shape in which each token of a run was decoded. All rows of an exact run have the bits that they have alone.
+    Else those of a round of drafting do not: the newest token, and the drafted ones that were accepted."""
     tokens, drafts = run.tokens, run.tokens.drafts
     used = {record.number: record.threads for record in run.settings}
     shapes = [Shape(1, used.get(number, 0)) for number in tokens.settings]
@@ -134,7 +134,7 @@ def shapes_of_tokens(run: Node) -> list[Shape]:
 
 
 def _cut(shapes: Iterable[Shape], total: int) -> Iterator[Shape]:
-    """The first shapes that have `total` rows together."""
+    """Yield the first shapes that have `total` rows together."""
     for shape in shapes:
         if total <= 0:
             return

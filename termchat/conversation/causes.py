@@ -74,7 +74,7 @@ class WhyDifferent(msgspec.Struct, frozen=True):
 
 
 def first_difference(left: RecordedReply, right: RecordedReply) -> int | None:
-    """The first place where the tokens differ; where one reply is longer, the end of the other; None if they are the same.
+    """Find the first place where the tokens differ; where one reply is longer, the end of the other.
 
     Of two models the texts are compared, since ids mean other tokens.
     """
@@ -85,7 +85,7 @@ def first_difference(left: RecordedReply, right: RecordedReply) -> int | None:
 
 
 def why_different(left: RecordedReply, right: RecordedReply, index: int | None = None) -> WhyDifferent | None:
-    """What made the first difference, or the one at token `index`, where only the numbers may differ; None if there is none."""
+    """Explain the first difference, or the one at token `index`, where only the numbers may differ."""
     if index is None and (index := first_difference(left, right)) is None:
         return None
     one, other = left.step(index), right.step(index)
@@ -104,7 +104,7 @@ _ORDER: tuple[Evidence, ...] = ("shown", "recorded", "excluded")
 
 
 def _cause(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
-    """A cause with its values in both replies."""
+    """Return a cause with its values in both replies."""
     left, right = values
     return Cause(kind=kind, name=name, left=left, right=right, **more)
 
@@ -125,7 +125,7 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
 
 
 def contradicts(step: RecordedStep) -> bool:
-    """Whether a step's token was not drawn by the dice that are on record with it."""
+    """Return whether a step's token was not drawn by the dice that are on record with it."""
     token = step.token
     if token is None or token.forced:
         return False
@@ -189,7 +189,7 @@ def _with(step: RecordedStep) -> _With | None:
 def _factors(
     left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
 ) -> Iterator[Cause]:
-    """All that differs in what the draw was made with."""
+    """Yield the differences in what the draw was made with."""
     if one.settings is not None and other.settings is not None:
         yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
@@ -216,7 +216,7 @@ def _factors(
 def _knobs(
     left: RecordedReply, right: RecordedReply, index: int, one: SamplerSettings, other: SamplerSettings
 ) -> Iterator[Cause]:
-    """The knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
+    """Yield the knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
     told: set[str | None] = set()
     names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
     switches = {name for stage in STAGES.values() for name in stage.switches}
@@ -232,12 +232,12 @@ def _knobs(
 
 
 def _constraint(settings: SettingsRecord | None) -> Constraint | None:
-    """The one that is applied."""
+    """Return the constraint that is applied."""
     return settings.constraint if settings is not None and not settings.constraint_dropped else None
 
 
 def _since(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
-    """The first token from which on a setting was another one in the two replies, up to `index`."""
+    """Return the first token from which on a setting was another one in the two replies, up to `index`."""
 
     def value(settings: SettingsRecord | None) -> object:
         if settings is None or name == "constraint":
@@ -264,7 +264,7 @@ _COMPUTED: tuple[tuple[Kind, str, str], ...] = (
 
 
 def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
-    """All that differs in how the logits were computed; what changes them most comes first."""
+    """List the differences in how the logits were computed; what changes them most comes first."""
     causes: list[Cause] = []
     if list(one.context) != list(other.context):
         pairs = enumerate(zip_longest(one.context, other.context))
@@ -322,7 +322,7 @@ _MOST_RUNS = 8
 def _shift(
     left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
 ) -> LogitShift | None:
-    """None where the logits are the same, as far as they are on record."""
+    """Measure how far the logits are apart; None where they are the same, as far as they are on record."""
     if one.token is None or other.token is None:
         return None
     # Of one that tells log-probabilities alone these are its logits, but for a constant.
@@ -347,7 +347,7 @@ def _shift(
 
 
 def total_variation(one: Token, other: Token) -> float:
-    """How far apart the model's own distributions are at least, 0 to 1, by the recorded candidates."""
+    """Return how far apart the model's own distributions are at least, 0 to 1, by the recorded candidates."""
     before, now = (
         {c.id: math.exp(c.logprob) for c in token.candidates if not math.isnan(c.logprob)} for token in (one, other)
     )
@@ -358,19 +358,19 @@ def total_variation(one: Token, other: Token) -> float:
 
 
 def _most_unlisted(token: Token, listed: Mapping[int, float]) -> float:
-    """The highest probability that a token off the record can have. The drawn one may be listed below it."""
+    """Return the highest probability that a token off the record can have. The drawn one may be listed below it."""
     highest = [p for i, p in listed.items() if i != token.id or token.rank < len(listed) - 1]
     return min(max(1 - sum(listed.values()), 0.0), min(highest, default=1.0))
 
 
 def is_comparable(one: RecordedStep, other: RecordedStep) -> bool:
-    """Whether the records tell if the logits of two steps are the same."""
+    """Return whether the records tell if the logits of two steps are the same."""
     listed = [{c.id for c in step.token.candidates} if step.token is not None else set() for step in (one, other)]
     return bool(listed[0] & listed[1])
 
 
 def lead(token: Token, winner: int, other: int) -> float | None:
-    """By how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
+    """Return by how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
     compare; at temperature 0 in the model's logits. None if a candidate was cut or not recorded."""
     found = {candidate.id: candidate for candidate in token.candidates}
     first, second = found.get(winner), found.get(other)
@@ -394,7 +394,7 @@ _ALONE = ("prompt", "model")
 
 
 def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], shift: LogitShift | None) -> list[Cause]:
-    """The causes with their evidence, as far as steps can be drawn again."""
+    """Return the causes with their evidence, as far as steps can be drawn again."""
     drawn = [_exchanged(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
     origins = [cause for cause in factors if cause.kind not in _EXCHANGES]
     known = shift is not None or is_comparable(one, other)
@@ -414,7 +414,7 @@ def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], s
 
 
 def _certain(factors: list[Cause]) -> list[Cause]:
-    """What is the only thing that differs is the cause; what seems to change nothing alone may in company."""
+    """Call the only difference the cause; one that seems to change nothing alone may do so together with others."""
     if len(factors) == 1 and factors[0].evidence == "recorded":
         why = "nothing else differs that the draw depends on"
         return [msgspec.structs.replace(factors[0], evidence="shown", detail=why)]
@@ -434,7 +434,7 @@ def _of_logits(
     shift: LogitShift,
     logits: Cause,
 ) -> list[Cause]:
-    """Why the logits differ. Of several ways of computing none can be told from the others; a prompt or a model weighs more."""
+    """Weigh why the logits differ. Of several ways of computing none can be preferred; a prompt or a model weighs more."""
     evidence, detail = logits.evidence, logits.detail
     strong = [cause for cause in origins if cause.kind in _ALONE]
     found = []
@@ -481,7 +481,7 @@ _EXCHANGES: tuple[Kind, ...] = ("knob", "order", "constraint", "dice", "state")
 
 
 def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> Cause:
-    """The cause, `shown` if with it alone one of the steps draws the other's token; None stands for the logits.
+    """Return the cause, `shown` if with it alone one of the steps draws the other's token; None stands for the logits.
 
     `excluded` is said of what changes neither step's draw.
     """

@@ -39,7 +39,7 @@ def _named(detail: str, names: Names) -> str:
 
 
 def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
-    """The causes, then the logits, free of control characters."""
+    """Yield the causes, then the logits, free of control characters."""
     yield from (cause_line(cause, names) for cause in why.causes)
     shift = why.logits
     if shift is not None and shift.largest is not None:
@@ -55,7 +55,7 @@ def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
 
 
 def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
-    """The likeliest candidates of both steps and the two tokens: probability of the model, after the chain, and noise."""
+    """Yield the likeliest candidates of both steps and the two tokens: probability of the model, after the chain, and noise."""
     tokens = (left.token, right.token)
     columns = [{c.id: c for c in token.candidates} if token is not None else {} for token in tokens]
     merged = columns[1] | columns[0]
@@ -91,13 +91,13 @@ def _told(number: float, form: str) -> str:
 
 
 def _share(candidate: Candidate) -> float:
-    """Its probability after the chain; the model's own where a server does not tell that."""
+    """Return a candidate's probability after the chain; the model's own where a server does not report that."""
     shares = (candidate.probability, math.exp(candidate.logprob))
     return next((share for share in shares if not math.isnan(share)), 0.0)
 
 
 def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
-    """By how much each token was ahead of the other."""
+    """Yield by how much each token was ahead of the other."""
     if left.token is None or right.token is None:
         return
     measure = "in logits" if is_greedy(left.token) else "in logit/temperature + noise"
@@ -122,7 +122,7 @@ def token_name(token: Token) -> str:
 
 
 def step_name(step: RecordedStep) -> str:
-    """Its token; of a reply that is over, that."""
+    """Name a step by its token, or by the end of the reply."""
     if step.id is None:
         return "the end"
     if step.said:
@@ -134,7 +134,7 @@ def step_name(step: RecordedStep) -> str:
 
 
 def why_dict(why: WhyDifferent, names: Names) -> dict[str, Any]:
-    """For `--json`: the step, each reply's token with its candidates, and the causes, the best evidence first."""
+    """Build the object for `--json`: the step, each reply's token with its candidates, and the causes."""
     sides = zip(names, (why.left, why.right), strict=True)
     return {
         "step": why.index,

@@ -43,7 +43,7 @@ LARGEST_MESSAGE = 1_000_000
 
 
 def is_too_large(text: str) -> bool:
-    """Whether a message is larger than `LARGEST_MESSAGE`."""
+    """Return whether a message is larger than `LARGEST_MESSAGE`."""
     return len(text) > LARGEST_MESSAGE
 
 
@@ -131,22 +131,22 @@ class TokenColumns:
         return map(self.__getitem__, range(len(self)))
 
     def draft(self, index: int) -> Draft | None:
-        """What was drafted for a token; None where nothing was."""
+        """Return the draft of a token."""
         return None if self.drafts is None else self.drafts.at(index)
 
     def unlisted(self, index: int) -> float:
-        """See `Token.unlisted`."""
+        """Return the `Token.unlisted` of a token."""
         return self.states.get(index, {}).get(TAIL, 0.0)
 
     def row_us(self, begin: int, end: int) -> Sequence[int]:
-        """How long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting the time
+        """Return the decode time of each token from `begin` to `end`: for one that came out of a round of drafting the time
         of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes: use it to
         compare steps, and `spent_us` to add them up."""
         plain = self.decode_us[begin:end]
         return plain if self.drafts is None else self.drafts.row_us(self.decode_us, begin, begin + len(plain))
 
     def spent_us(self, begin: int, end: int) -> int:
-        """How long tokens `begin` to `end` took: drafting, decoding and sampling."""
+        """Return how long tokens `begin` to `end` took: drafting, decoding and sampling."""
         drafting = 0 if self.drafts is None else self.drafts.drafting_us(begin, end)
         return drafting + sum(self.decode_us[begin:end]) + sum(self.sample_us[begin:end])
 
@@ -164,7 +164,7 @@ class TokenColumns:
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
-        """The inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
+        """Read the result of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
         texts, ends, data, *arrays, rare = packed
         columns.texts = Texts.unpacked(texts, ends)
@@ -203,7 +203,7 @@ class TokenColumns:
         return array("b", bytes(len(self))) if self.searched else self.forced
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of each token."""
+        """Yield the bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
 
     @property
@@ -212,14 +212,14 @@ class TokenColumns:
         return not self.ids or self.ids[0] != UNKNOWN
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
-        """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""
+        """Return the ids of tokens `begin` to `end`, or numbers made of their bytes where an engine has no ids."""
         ids = self.ids[begin:end]
         if UNKNOWN not in ids:
             return ids
         return [sign_of(id, self[begin + at].bytes) for at, id in enumerate(ids)]
 
     def append(self, token: Token) -> None:
-        """Adds the newest token."""
+        """Add the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
             self.most_unlisted = max(self.most_unlisted, token.unlisted)
@@ -305,7 +305,7 @@ class Node:
         self.ranking: Ranking | None = None
 
     def still(self) -> Node:
-        """The node as it is now; one that is done is itself."""
+        """Return the node as it is now; one that is done is itself."""
         if self.done:
             return self
         node = copy.copy(self)
@@ -353,7 +353,7 @@ class Node:
         return end.held if end.reason != "stop" else ""
 
     def add(self, record: Record) -> None:
-        """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
+        """Take the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
         if isinstance(record, Token):
             self.tokens.append(record)
         elif isinstance(record, Start):
@@ -379,7 +379,7 @@ class Node:
         return max(reached, key=lambda settings: settings.number, default=None)
 
     def text(self, count: int | None = None) -> str:
-        """What is shown of the node; of a reply, of its first `count` tokens."""
+        """Return the shown text of the node; of a reply, that of its first `count` tokens."""
         if self.role == "user":
             return self.written
         if count is None or count >= len(self.ids):
@@ -389,7 +389,7 @@ class Node:
         return self.tokens.texts.joined(count)
 
     def kept(self) -> int:
-        """How many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
+        """Return how many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
         if self.finished is None or self.finished.reason != "stop":
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

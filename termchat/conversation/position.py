@@ -28,12 +28,12 @@ class Position(NamedTuple):
     constraint_begun: int = 0
 
     def begun(self, constraint: Constraint | None) -> int:
-        """The step with which a constraint begins that is in force from here on, if it is not the one that is."""
+        """Return the step with which a constraint begins that is in force from here on, if it is not the one that is."""
         return self.constraint_begun if constraint == self.constraint else self.done
 
 
 def position_of(conversation: Conversation, node: Node, index: int) -> Position:
-    """The step at which token `index` of a node was drawn; at its length, the one that would follow.
+    """Return the step at which token `index` of a node was drawn; at its length, the one that would follow.
 
     A reply in several pieces is one: steps are counted from its first token. The dice are those of the piece, which are the
     same in all but where a walk began in mid-reply with its own.
@@ -55,7 +55,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
 
 
 def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
-    """What a record holds of it, or what follows from the last token before."""
+    """Return what a record holds of it, or what follows from the last token before."""
     node = spans[-1].node
     if index in node.tokens.states:
         return node.tokens.states[index]
@@ -71,7 +71,7 @@ def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
 
 
 def constraint_of(conversation: Conversation) -> Constraint | None:
-    """The constraint of the reply that the chat ends in: a chat that is opened again has it."""
+    """Return the constraint of the reply that the chat ends in: a chat that is opened again has it."""
     node = conversation.nodes[conversation.leaf] if conversation.leaf is not None else None
     record = node.settings_before(len(node.tokens)) if node is not None else None
     return record.constraint if record is not None else None
@@ -94,7 +94,7 @@ class WhatIf(NamedTuple):
 def summarise(
     ids: Sequence[int], drawn: Sequence[int], probabilities: Sequence[float], forced: Collection[int] = ()
 ) -> WhatIf:
-    """Compares the ids of a reply with what would be drawn in their places.
+    """Compare the ids of a reply with what would be drawn in their places.
 
     `probabilities` are what each token of the reply would have been drawn with; `forced` the indexes that a person forced.
 

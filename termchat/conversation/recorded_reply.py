@@ -59,14 +59,14 @@ class RecordedReply:
         return last.node.finished if last.length == len(last.node.ids) else None
 
     def settings(self) -> Iterator[SettingsRecord | None]:
-        """Those of each token, and of the one that would follow."""
+        """Yield the settings of each token, and of the one that would follow."""
         for piece in self._pieces:
             yield from (piece.node.settings_before(index) for index in range(piece.length))
         yield self._pieces[-1].node.settings_before(self._pieces[-1].length)
 
     def numbers(self) -> Iterator[tuple[float, float]]:
-        """Of each token what the model's numbers can be known by: its logit, or its log-probability where that is not told, and
-        the entropy; 0 for what is not told at all."""
+        """Yield the numbers by which the model's work on each token is compared: its logit, or its log-probability where the
+        logit is not on record, and the entropy; 0 for what is not on record at all."""
         for node, length in (piece[:2] for piece in self._pieces):
             tokens = node.tokens
             for numbers in zip(
@@ -100,7 +100,7 @@ class RecordedReply:
 
 
 def reply_on_record(conversation: Conversation, end: int, token: TokenSource) -> RecordedReply:
-    """The reply that ends in a node."""
+    """Return the reply that ends in a node."""
     spans = [(span.node, span.count, span.node.number) for span in conversation.reply(end)]
     pieces = [
         ReplyPiece(node, count, conversation.prompt(number), shapes_of_prompt(conversation, number))

@@ -26,8 +26,8 @@ class DifferingFact(NamedTuple):
 
 
 def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
-    """What made the reply that ends in a node, by name: model, system prompt, message, and each knob; where a knob was turned
-    while the reply ran, all of its values in turn. The seed is the one that was drawn with."""
+    """Return the facts of the reply that ends in a node, by name: model, system prompt, message, and each knob; of
+    one that was turned while the reply ran, all values. The seed is the one that was drawn with."""
     spans = conversation.reply(end.number)
     start = next((span.node.start for span in reversed(spans) if span.node.start is not None), None)
     facts: dict[str, str] = {}
@@ -45,21 +45,21 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
 
 
 def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
-    """The facts whose values differ. A model's file is one only where its name is the same."""
+    """Return the facts whose values differ. A model's file is one only where its name is the same."""
     names = varying((left, right))
     return [DifferingFact(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
 def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """The names of the facts that are not the same for all of these replies."""
+    """Return the names of the facts that are not the same for all of these replies."""
     names = dict.fromkeys(name for each in facts for name in each)
     found = [name for name in names if len({each.get(name, "") for each in facts}) > 1]
     return [name for name in found if name != _FILE or _MODEL not in found]
 
 
 def constraint_cost(spans: Sequence[Span]) -> float | None:
-    """How hard a constraint bent a reply: the sum of -ln of the probability mass that it kept at each token, so 0 where all
-    that the model wanted was allowed. None where there was no constraint."""
+    """Measure how hard a constraint bent a reply: the sum of -ln of the probability mass that it kept at each token, so 0
+    where all that the model wanted was allowed. None where there was no constraint."""
     columns = [(span.node.tokens, span.count) for span in spans]
     if not any(any(tokens.allowed[:count]) for tokens, count in columns):
         return None
@@ -67,12 +67,12 @@ def constraint_cost(spans: Sequence[Span]) -> float | None:
 
 
 def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
-    """Whether the ids of two replies mean the same tokens."""
+    """Return whether the ids of two replies mean the same tokens."""
     return left.get(_FILE) == right.get(_FILE)
 
 
 def _reached(span: Span) -> list[SettingsRecord]:
-    """The settings with which tokens of a span were drawn, in order."""
+    """Return the settings with which tokens of a span were drawn, in order."""
     node = span.node
     begun = zip(node.settings_at, node.settings, strict=True)
     return [

@@ -45,7 +45,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 def known_as(sha256: str, name: str, engine: str) -> str:
-    """What tells whether two models are one: a file's SHA-256, or the name that an engine elsewhere has for it, and where."""
+    """Return the key of a model: its file's SHA-256, or the name that an engine elsewhere has for it, and where."""
     return f"{sha256 or name}@{engine}" if engine else sha256
 
 

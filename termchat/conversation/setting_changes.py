@@ -22,7 +22,7 @@ _LONGEST, _LONGEST_REASON = 60, 200
 
 
 def values(settings: SettingsRecord) -> dict[str, Value]:
-    """The knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
+    """Return the knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
@@ -42,7 +42,7 @@ def value_texts(records: Sequence[SettingsRecord], show: Callable[[Knob, Value],
 
 
 def in_force(settings: SettingsRecord) -> list[str]:
-    """Every knob that does something, as "temperature 0.8", and the rules."""
+    """List every knob that does something, as "temperature 0.8", and the rules."""
     acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
     held = values(settings)
     shown = ((KNOBS[name], value) for name, value in held.items() if not _idle(name, held))
@@ -60,7 +60,7 @@ def in_force(settings: SettingsRecord) -> list[str]:
 
 
 def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
-    """What is other in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
+    """List the changes in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
@@ -84,13 +84,13 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
 
 
 def _idle(name: str, held: Mapping[str, Value]) -> bool:
-    """Whether a knob does nothing since the one that it needs is off."""
+    """Return whether a knob does nothing since the one that it needs is off."""
     needs = KNOBS[name].needs
     return bool(needs) and KNOBS[needs].is_off(held[needs])
 
 
 def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
-    """Of biases only those that are other ones are told, with the text of the token; of an order the stage that moved."""
+    """Describe the change of a knob: of biases only the changed ones, with their token's text; of an order the moved stage."""
     plain = f"{knob.name} {knob.show(old)} → {knob.show(new)}"
     if not isinstance(old, tuple) or not isinstance(new, tuple):
         return plain
@@ -137,7 +137,7 @@ def model_change(node: Node) -> str | None:
 
 
 def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
-    """The changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token 143".
+    """Yield the changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token 143".
 
     `before_it` are the tokens of the same reply in the nodes before this one; the number in the text counts them too.
     """
@@ -157,8 +157,8 @@ class Piece(NamedTuple):
 
 
 def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
-    """The pieces of one reply with all that is worth a mark: another model, turned knobs, loops, ignored end tokens, other
-    branches (see `label_forks`)."""
+    """Yield the pieces of one reply with their marks: another model, turned knobs, loops, ignored end tokens, other branches
+    (see `label_forks`)."""
     drawn, told = 0, list(pieces)
     before: SettingsRecord | None = None
     reader = TokenMarks()

@@ -26,7 +26,7 @@ class StandingReply(NamedTuple):
 
 
 def standing_reply(conversation: Conversation, node: Node, index: int) -> StandingReply | None:
-    """The reply before token `index` of its piece `node`; None where no constraint is in force there, as in thoughts."""
+    """Return the reply before token `index` of its piece `node`; None where no constraint is in force there, as in thoughts."""
     record = node.settings_before(index)
     if record is None or record.constraint is None or record.constraint_begun == NOT_YET:
         return None

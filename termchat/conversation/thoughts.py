@@ -25,17 +25,17 @@ class Thoughts(NamedTuple):
 
 
 def thought(node: Node, count: int | None = None) -> int:
-    """How many of a node's first `count` tokens are thoughts; None is all."""
+    """Return how many of a node's first `count` tokens are thoughts; None is all."""
     return min(node.tokens.thought, len(node.ids) if count is None else count)
 
 
 def is_thinking(node: Node) -> bool:
-    """Whether a reply that runs is in its thoughts."""
+    """Return whether a reply that runs is in its thoughts."""
     return not node.done and 0 < node.tokens.thought == len(node.tokens)
 
 
 def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
-    """Those of a reply, given as its pieces; None if it has none."""
+    """Return the thoughts of a reply, given as its pieces."""
     counts = [thought(span.node, span.count) for span in spans]
     if not any(counts):
         return None
@@ -51,7 +51,7 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
 
 
 def answer_of(spans: Sequence[Span]) -> str:
-    """The text of a reply behind its thoughts: all of it, if there are none."""
+    """Return the text of a reply behind its thoughts: all of it, if there are none."""
     text = "".join(span.node.text(span.count) for span in spans)
     thoughts = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
     return text[thoughts:].lstrip() if thoughts else text

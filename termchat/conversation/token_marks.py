@@ -37,7 +37,7 @@ class TokenMarks:
         self._finished = False
 
     def read(self, tokens: TokenColumns, begin: int, end: int, offset: int) -> Iterator[TokenMark]:
-        """The next tokens, `begin` to `end` of a node, before which there are `offset` characters; marks that are new."""
+        """Take the next tokens, `begin` to `end` of a node, before which there are `offset` characters; yield new marks."""
         finder = self._finder
         if not self._pieces or self._pieces[-1].tokens is not tokens:
             self._pieces.append(_Piece(finder.count - begin, tokens, offset))
@@ -56,13 +56,13 @@ class TokenMarks:
         yield from sorted(marks)
 
     def finish(self) -> Iterator[TokenMark]:
-        """No more tokens come."""
+        """Yield the mark of a loop in which the reply ends."""
         if self._finder.current is not None and not self._finished:
             self._finished = True
             yield self._of_loop(self._finder.current)
 
     def loops(self) -> list[tuple[int, int]]:
-        """The first character of each loop, and the one behind it."""
+        """Return the first character of each loop, and the one behind it."""
         current = self._finder.current
         loops = [*self._finder.ended, *([current] if current is not None else ())]
         return [(self._offset(loop.begin), self._offset(loop.end)) for loop in loops]
@@ -72,7 +72,7 @@ class TokenMarks:
         return TokenMark(loop.end, self._offset(loop.end), f"loop: {loop.told(text)} from token {loop.begin}")
 
     def _offset(self, number: int) -> int:
-        """How many characters come before a token of the reply."""
+        """Return how many characters come before a token of the reply."""
         piece = self._pieces[bisect_right(self._pieces, number, key=lambda piece: piece.first) - 1]
         return piece.offset + piece.tokens.texts.start(number - piece.first)
 

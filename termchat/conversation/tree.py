@@ -65,7 +65,7 @@ class Conversation:
         return self.system_of(self.leaf)
 
     def system_of(self, number: int | None) -> str:
-        """The system prompt of the path to a node; None is the one of a chat that has no turn yet."""
+        """Return the system prompt of the path to a node; None is the one of a chat that has no turn yet."""
         if self.raw:
             return ""
         *_, first = (None, *self._upwards(number))
@@ -80,11 +80,11 @@ class Conversation:
         return self._head
 
     def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
-        """A new node, and the leaf from now on."""
+        """Add a new node, the leaf from now on."""
         return self.attach(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
 
     def attach(self, node: Node) -> Node:
-        """Puts a node in its place, and makes it the leaf."""
+        """Put a node in its place, and make it the leaf."""
         self.nodes[node.number] = node
         self._below[node.parent].append(node)
         parent = self.nodes[node.parent] if node.parent is not None else None
@@ -94,7 +94,7 @@ class Conversation:
         return node
 
     def drop(self, node: Node) -> None:
-        """Takes a node back, before anything grew from it; where it was the leaf, its parent is."""
+        """Take a node back, before anything grew from it; where it was the leaf, its parent is."""
         del self.nodes[node.number]
         self._below[node.parent].remove(node)
         self._mark_continued(node.parent)
@@ -102,7 +102,7 @@ class Conversation:
             self.leaf = node.parent
 
     def delete(self, number: int) -> None:
-        """Hides a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
+        """Hide a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
         node = self.nodes[number]
         node.deleted = True
         self._mark_continued(node.parent)
@@ -114,12 +114,12 @@ class Conversation:
             self.leaf = self.newest_leaf(above[-1].number) if above else None
 
     def undelete(self, number: int) -> None:
-        """Brings a deleted node back, with what grew from it; the leaf stays where it is."""
+        """Bring a deleted node back, with what grew from it; the leaf stays where it is."""
         self.nodes[number].deleted = False
         self._mark_continued(self.nodes[number].parent)
 
     def still(self) -> Conversation:
-        """The tree as it is now, for a thread that reads it while this one grows."""
+        """Return the tree as it is now, for a thread that reads it while this one grows."""
         chat = Conversation(self.first_system, raw=self.raw)
         chat.title, chat.leaf = self.title, self.leaf
         chat.nodes = {number: node.still() for number, node in self.nodes.items()}
@@ -139,26 +139,26 @@ class Conversation:
         return spans
 
     def ids(self, leaf: int | None = None) -> list[int]:
-        """All ids of the path, in order."""
+        """Return all ids of the path, in order."""
         return _ids(self.path(leaf)).tolist()
 
     def length(self, leaf: int | None = None) -> int:
-        """How many ids the path has."""
+        """Return how many ids the path has."""
         return len(_ids(self.path(leaf)))
 
     def ids_before(self, number: int) -> list[int]:
-        """All ids that stand before a node on its path."""
+        """Return all ids that stand before a node on its path."""
         return _ids(self.path(number)[:-1]).tolist()
 
     def stands_on_path(self, number: int, ids: list[int]) -> bool:
-        """Whether these are all ids before a node on its path. For a long path quicker than to compare `ids_before`."""
+        """Return whether these are all ids before a node on its path. For a long path quicker than to compare `ids_before`."""
         try:
             return _ids(self.path(number)[:-1]) == array("i", ids)
         except OverflowError:  # one of them is no token's
             return False
 
     def add(self, node: Node, record: Record) -> None:
-        """Takes the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
+        """Take the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
 
         Kept for every turn, the prompts would grow with the square of the chat.
         """
@@ -167,18 +167,18 @@ class Conversation:
         node.add(record)
 
     def prompt(self, number: int) -> list[int]:
-        """All ids that stood before the first token that a reply's node drew."""
+        """Return all ids that stood before the first token that a reply's node drew."""
         start = self.nodes[number].start
         return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
     def cells(self, number: int) -> array[int]:
-        """The same, and the tokens that it drew."""
+        """Return the prompt of a reply's node, and the tokens that it drew."""
         start, tokens = self.nodes[number].start, self.nodes[number].tokens
         own = start is not None and start.prompt_ids
         return (array("i", own) if own else _ids(self.path(number)[:-1])) + tokens.ids
 
     def reply(self, leaf: int | None = None) -> list[Span]:
-        """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""
+        """Return the spans of the reply that the path ends in: one, or several when it was stopped and continued."""
         spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.path(leaf)))
         return [*spans][::-1]
 
@@ -200,15 +200,15 @@ class Conversation:
     # --- branches ----------------------------------------------------------------------------------------------------
 
     def is_hidden(self, number: int) -> bool:
-        """Whether the node, or one that it grew from, was deleted."""
+        """Return whether the node, or one that it grew from, was deleted."""
         return any(node.deleted for node in self._upwards(number))
 
     def children(self, number: int | None) -> list[Node]:
-        """The living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
+        """Return the living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
     def continuations(self, number: int | None, at: int) -> list[Node]:
-        """The ways on from a node's first `at` ids: the node itself where it goes on, then what was grown there.
+        """Return the ways on from a node's first `at` ids: the node itself where it goes on, then what was grown there.
 
         More than one is a fork. `newest_leaf(node, after=at)` is where the first way leads, `newest_leaf(node)` another.
         """
@@ -217,7 +217,7 @@ class Conversation:
         return [self.nodes[number], *grown] if number is not None and goes_on else grown
 
     def leaves(self) -> list[Node]:
-        """Where the living branches end, the oldest first; a reply from whose middle others grew still ends one itself."""
+        """List the ends of living branches, the oldest first; a reply from whose middle others grew still ends one itself."""
         found: list[Node] = []
         waiting = self.children(None)
         while waiting:
@@ -229,7 +229,7 @@ class Conversation:
         return sorted(found, key=lambda node: node.number)
 
     def newest_leaf(self, number: int, after: int = -1) -> int:
-        """The newest end among the branches that pass through more than `after` of a node's ids."""
+        """Return the newest end among the branches that pass through more than `after` of a node's ids."""
         newest = number
         waiting = [child for child in self.children(number) if child.at > after]
         while waiting:

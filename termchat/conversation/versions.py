@@ -24,15 +24,15 @@ class Versions:
         self._chat = conversation
 
     def of(self, first: Node, last: Node) -> tuple[int, list[int]]:
-        """Which of its versions the turn between these nodes is, from 0, and the number of the node that each of them ends in:
-        of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
+        """Return which of its versions the turn between these nodes is, from 0, and the number of the node that each of them
+        ends in: of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
         this = last if first.role == "assistant" else first
         ends = self._replies(first, last) if first.role == "assistant" else self._messages(first)
         return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
 
     def of_prompt(self) -> tuple[int, list[list[int]]]:
-        """Which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first turns
-        that have it."""
+        """Return which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first
+        turns that have it."""
         firsts = defaultdict[str, list[int]](list)
         for node in self._chat.children(None):
             firsts[self._chat.system_of(node.number)].append(node.number)
@@ -73,7 +73,7 @@ class Versions:
 
 
 def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> int:
-    """The leaf to show with the version that ends in a node: of those behind it the one that was used last, else the newest.
+    """Choose the leaf to show with the version that ends in a node: the one behind it that was used last, else the newest.
 
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """

@@ -21,7 +21,7 @@ RANKED: tuple[GroupKind, ...] = ("best", "vote", "beams")
 
 
 def groups_of(conversation: Conversation) -> dict[int, dict[int, Node]]:
-    """The living replies of each group by their walk, in order; the groups in the order in which they were made."""
+    """Return the living replies of each group by their walk, in order; the groups in the order in which they were made."""
     found: dict[int, dict[int, Node]] = {}
     hidden: set[int | None] = set()
     for number, node in sorted(conversation.nodes.items()):  # a parent was there before what grew from it
@@ -33,7 +33,7 @@ def groups_of(conversation: Conversation) -> dict[int, dict[int, Node]]:
 
 
 def origin_of(walks: Mapping[int, Node]) -> tuple[int | None, int]:
-    """The node that a group's walks grow from, and at which of its ids."""
+    """Return the node that a group's walks grow from, and at which of its ids."""
     own = {node.number for node in walks.values()}
     return next((node.parent, node.at) for node in walks.values() if node.parent not in own)
 
@@ -41,7 +41,7 @@ def origin_of(walks: Mapping[int, Node]) -> tuple[int | None, int]:
 def ranking_of(
     walks: Mapping[int, Sequence[Span]], group: Group, refused: Callable[[AnswerError], object] = lambda _: None
 ) -> Ranking:
-    """The walks of a group by number, each given as its spans since the place from which all grow.
+    """Return the walks of a group by number, each given as its spans since the place from which all grow.
 
     A vote is ranked by votes, a search with beams by their scores, everything else by mean logprob (see
     `decoding.ranking`, for `refused`, too).
@@ -56,7 +56,7 @@ def ranking_of(
 
 
 def walked_of(walk: int, spans: Sequence[Span]) -> Walked:
-    """A reply as it is ranked."""
+    """Return a reply as it is ranked."""
     counts = [(span.node, span.count) for span in spans]
     end = counts[-1][0].finished if counts else None
     total = sum(sum(node.tokens.logprobs[:count]) for node, count in counts)
@@ -65,7 +65,7 @@ def walked_of(walk: int, spans: Sequence[Span]) -> Walked:
 
 
 def ids_of_beam(steps: Sequence[Beams], beam: Beam, at: int) -> list[int]:
-    """The tokens of a beam of step `at` of a search."""
+    """Return the tokens of a beam of step `at` of a search."""
     ids = [beam.id]
     for step in reversed(steps[:at]):
         before = next((one for one in step.beams if one.walk == beam.parent), None)
@@ -77,7 +77,7 @@ def ids_of_beam(steps: Sequence[Beams], beam: Beam, at: int) -> list[int]:
 
 
 def _found(walked: Walked, spans: Sequence[Span], steps: Sequence[Beams]) -> Ranked:
-    """A beam with the score that it had in the search."""
+    """Return a beam with the score that it had in the search."""
     ids = [i for span in spans for i in span.node.ids[: span.count]]
     last = steps[len(ids) - 1].beams if 0 < len(ids) <= len(steps) else []
     beam = next((beam for beam in last if beam.id == ids[-1] and ids_of_beam(steps, beam, len(ids) - 1) == ids), None)

@@ -33,13 +33,13 @@ class Claims:
         self._mutex = threading.Lock()
 
     def hold(self, session: str, reply: int) -> None:
-        """This process writes a reply of a chat from now on, or something else that is not ended by itself (0)."""
+        """Claim a chat for a reply that this process writes from now on, or for something that does not end by itself (0)."""
         with self._mutex:
             if session in self._held or self._lock(session):
                 self._held.setdefault(session, set()).add(reply)
 
     def let_go(self, session: str, reply: int) -> None:
-        """That reply is written; the chat is let go with the last one."""
+        """Release a reply that is written; the chat is released with its last one."""
         with self._mutex:
             replies = self._held.get(session, set())
             replies.discard(reply)
@@ -48,7 +48,7 @@ class Claims:
                 self._unlock(session)
 
     def is_elsewhere(self, session: str) -> bool:
-        """Whether another process writes to a chat."""
+        """Return whether another process writes to a chat."""
         with self._mutex:
             if session in self._held or not self._path.exists():
                 return False
@@ -88,5 +88,5 @@ class Claims:
 
 
 def _place(session: str) -> int:
-    """The byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
+    """Return the byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
     return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())

@@ -57,12 +57,12 @@ class StoreError(Exception):
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether the file itself is broken, and not only out of reach."""
+    """Return whether the file itself is broken, and not only out of reach."""
     return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain(error: Exception, path: Path) -> str:
-    """In a line for people."""
+    """Explain an error in a line for people."""
     if isinstance(error, StoreError):
         return error.message
     if isinstance(error, OSError):
@@ -72,7 +72,7 @@ def explain(error: Exception, path: Path) -> str:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Opens the file for writing; makes it, its folder and its tables where they are missing.
+    """Open the file for writing; make it, its folder and its tables where they are missing.
 
     Raises:
         StoreError: the file is of another version of termchat or of another program, or not a regular file; or this SQLite is
@@ -112,7 +112,7 @@ def _start_log(db: sqlite3.Connection) -> None:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Opens the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
+    """Open the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -132,7 +132,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _check_kinds(path: Path) -> None:
-    """Refuses what is not a regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    """Refuse what is not a regular file: a pipe would be waited for without end, and a device keeps nothing."""
     if sqlite3.sqlite_version_info < _SQLITE:
         raise StoreError(
             f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",
@@ -160,7 +160,7 @@ def _opened(address: str, path: Path) -> sqlite3.Connection:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has its tables; False for one that nothing was written to yet.
+    """Return whether the file has its tables; False for one that nothing was written to yet.
 
     Raises:
         StoreError: the file is of another program, or of another version of termchat.

@@ -43,7 +43,7 @@ def purge(db: sqlite3.Connection, session: str) -> None:
 
 
 def purge_expired(db: sqlite3.Connection) -> None:
-    """Those that were deleted more than `KEPT_S` ago, each in a transaction of its own."""
+    """Remove the chats that were deleted more than `KEPT_S` ago, each in a transaction of its own."""
     limit = (time.time() - KEPT_S,)
     for (session,) in db.execute("SELECT id FROM sessions WHERE deleted < ?", limit).fetchall():
         db.execute("BEGIN IMMEDIATE")

@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator
 
 
 def text_of(column: str) -> str:
-    """The SQL of a column as text."""
+    """Return the SQL of a column as text."""
     return f"coalesce(CAST({column} AS TEXT), '')"
 
 
 def count_of(column: str) -> str:
-    """The SQL of a column as a whole number that is not negative."""
+    """Return the SQL of a column as a whole number that is not negative."""
     return f"max(coalesce(CAST({column} AS INTEGER), 0), 0)"
 
 
@@ -110,7 +110,7 @@ DERIVED = (
 
 
 def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
-    """The rows of a table, of some sessions or of all; what is damaged is skipped."""
+    """Yield the rows of a table, of some sessions or of all; what is damaged is skipped."""
     wanted, values = "", tuple(sessions or ())
     if sessions is not None:
         wanted = f"AND {OWNER[table]} IN ({','.join('?' * len(values))})"
@@ -130,7 +130,7 @@ def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = 
 
 
 def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None:
-    """The first row id after `place`, where nothing can be read, from which on rows can be read again."""
+    """Return the first row id after `place`, where nothing can be read, from which on rows can be read again."""
 
     def reads(rowid: int) -> bool:
         with contextlib.suppress(sqlite3.DatabaseError):
@@ -148,7 +148,7 @@ def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None
 
 
 def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
-    """Adds a row that `read` gave, unless it is there."""
+    """Add a row that `read` gave, unless it is there."""
     db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
 
 

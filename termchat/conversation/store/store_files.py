@@ -37,12 +37,12 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def real(path: Path) -> Path:
-    """The file itself where the path is a link to it: beside that one SQLite keeps its log."""
+    """Return the file itself where the path is a link to it: beside that one SQLite keeps its log."""
     return Path(os.path.realpath(path))
 
 
 def has_no_log(path: Path) -> bool:
-    """Also where the log is there and empty."""
+    """Return whether the file's write-ahead log is missing or empty."""
     file = real(path)
     try:
         return file.with_name(file.name + "-wal").stat().st_size == 0
@@ -51,7 +51,7 @@ def has_no_log(path: Path) -> bool:
 
 
 def set_modes(path: Path) -> None:
-    """Keeps others out; makes what SQLite keeps beside a file that was read-only for a time as writable as it is again."""
+    """Keep others out; make what SQLite keeps beside a file that was read-only for a time as writable as it is again."""
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
         if mode & 0o077:
@@ -64,7 +64,7 @@ def set_modes(path: Path) -> None:
 
 
 def is_emptied(path: Path) -> bool:
-    """Whether there is a file with nothing in it, and not because another process makes it at this moment."""
+    """Return whether there is a file with nothing in it, and not because another process makes it at this moment."""
     try:
         found = path.stat()
     except OSError:
@@ -73,7 +73,7 @@ def is_emptied(path: Path) -> bool:
 
 
 def drop_log(path: Path, log: tuple[int, int] | None) -> None:
-    """Removes the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
+    """Remove the write-ahead log at the path if it is the one with this identity, left by a file that is gone.
 
     SQLite takes it for the log of whatever file is there by then, and would write the old pages over the new ones.
     """
@@ -84,14 +84,14 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
 
 def mark_broken(path: Path, damaged: tuple[int, int] | None) -> None:
-    """Has the file repaired when it is next opened, if it still is the one of this identity."""
+    """Have the file repaired when it is next opened, if it still is the one of this identity."""
     if damaged is not None and identity(path) == damaged:
         with contextlib.suppress(OSError), regular_files.opened(path.with_name(path.name + BROKEN), "wb") as mark:
             mark.write(_named(damaged))
 
 
 def is_broken(path: Path) -> bool:
-    """Whether the file is marked as damaged; removes a mark that is about a file which is gone."""
+    """Return whether the file is marked as damaged; remove a mark that is about a file which is gone."""
     mark, found = path.with_name(path.name + BROKEN), identity(path)
     try:
         marked = regular_files.read(mark, _MARK)
@@ -109,12 +109,12 @@ def _named(identity: tuple[int, int]) -> bytes:
 
 
 def mark_of(aside: Path) -> Path:
-    """The file that says that one that was set aside was not looked through yet."""
+    """Return the mark of a file that was set aside and not yet copied from."""
     return aside.with_name(aside.name + UNREAD)
 
 
 def set_aside(path: Path) -> Path:
-    """Renames a damaged file, and what belongs to it, to NAME.damaged-<time>; returns the new path.
+    """Rename a damaged file, and what belongs to it, to NAME.damaged-<time>; return the new path.
 
     NAME.damaged-<time>.unread stands beside it until somebody has taken along what it still gives.
     """
@@ -135,7 +135,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _marked_name(path: Path) -> Path:
-    """Where a damaged file may go. Its mark is made with it, so that no other process takes the same name."""
+    """Return where a damaged file may go. Its mark is made with it, so that no other process takes the same name."""
     name, count = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", 1
     while True:
         aside = path.with_name(name if count == 1 else f"{name}-{count}")

@@ -71,8 +71,10 @@ FORMATS: dict[str, Format] = {
 
 
 def named(name: str) -> Format:
-    """Raises:
-    TranscriptError: there is no such format.
+    """Return the format of this name.
+
+    Raises:
+        TranscriptError: there is no such format.
     """
     if name not in FORMATS:
         raise TranscriptError(f"unknown format {name}", f"Known formats: {', '.join(FORMATS)}.")
@@ -80,7 +82,7 @@ def named(name: str) -> Format:
 
 
 def of_file(path: Path) -> Format:
-    """The format that a file's name ends in; the longest ending counts.
+    """Return the format that a file's name ends in; the longest ending counts.
 
     Raises:
         TranscriptError: it ends in none.

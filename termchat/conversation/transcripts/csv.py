@@ -36,7 +36,7 @@ _NOTHING = frozenset(
 
 
 def lines(conversation: Conversation, _: Session, records: Records) -> Iterator[str]:
-    """The column names, then the tokens of each reply in the order in which they were drawn."""
+    """Yield the column names, then the tokens of each reply in the order in which they were drawn."""
     yield _row(COLUMNS)
     for number in sorted(conversation.nodes):
         if conversation.nodes[number].role == "assistant":

@@ -20,7 +20,7 @@ def write(
     form: Format | None = None,
     replace: bool = True,
 ) -> Path:
-    """Writes a transcript, in the format of the path's ending if no other is given; returns the path really written.
+    """Write a transcript, in the format of the path's ending if no other is given; return the path really written.
 
     Only its owner can read a new file. An existing one is replaced and keeps its mode; with `replace` False it is refused.
 

@@ -29,7 +29,7 @@ _ENDINGS = {
 
 
 def facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
-    """Names and values; the name is "" where the value speaks for itself."""
+    """Yield names and values; the name is "" where the value speaks for itself."""
     starts = (span.node.start for span in conversation.path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
     if len(wrote) > 1:
@@ -49,7 +49,7 @@ def name_of(reply: Node, info: Session) -> str:
 
 
 def fact_line(node: Node) -> str:
-    """Seed, first settings, length, drafts and a remarkable end of a reply, on one line; "" if there is nothing to say."""
+    """Join seed, first settings, length, drafts and a remarkable end of a reply on one line."""
     told = [f"seed {node.start.seed}"] if node.start is not None and node.settings else []
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
     if node.size is not None and (node.size or not node.pending):  # of a reply from elsewhere nobody knows the tokens
@@ -60,7 +60,7 @@ def fact_line(node: Node) -> str:
 
 
 def drafts_of(node: Node) -> str:
-    """What drafts did for a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" where nothing was drafted."""
+    """Describe the drafts of a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" without drafts."""
     if node.tokens.drafts is None:
         return ""
     figures = DraftFigures.of(node.tokens)
@@ -71,7 +71,7 @@ def drafts_of(node: Node) -> str:
 
 
 def ending_of(node: Node) -> str:
-    """Why a reply ended; "" where it did by itself."""
+    """Describe why a reply ended; "" where it did by itself."""
     if node.failed is not None:
         return f"failed: {plain_line(node.failed.message)}"
     if node.finished is None:
@@ -80,7 +80,7 @@ def ending_of(node: Node) -> str:
 
 
 def file_name(path: str) -> str:
-    """A file's name without its folder, which is this machine's business; also of another system's path."""
+    """Return a file's name without its folder, which is this machine's business; also of another system's path."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]
 
 
@@ -90,7 +90,7 @@ def without_folder(identity: ModelIdentity | None) -> ModelIdentity | None:
 
 
 def plain_line(text: str) -> str:
-    """Foreign text on one line, sanitised."""
+    """Return foreign text on one line, sanitised."""
     return " ".join(sanitize(text).split())
 
 

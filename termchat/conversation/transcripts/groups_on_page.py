@@ -103,7 +103,7 @@ def _group_on_page(conversation: Conversation, walks: Mapping[int, Node], path: 
 
 
 def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
-    """What is not the same for all walks, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
+    """Label each walk by its own settings, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
     facts = dict[int, dict[str, str]]()
     for walk, node in walks.items():
         facts[walk] = value_texts(node.settings, shown_value)
@@ -114,7 +114,7 @@ def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
 
 
 def _title(group: Group, walks: int, at: int) -> str:
-    """As "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
+    """Build the title, as "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
     of = f" of {group.size}" if walks < group.size else ""  # some were deleted, or have no room
     count = f"{walks}{of} walk{'s' if max(walks, group.size) > 1 else ''}"
     if group.kind == "grid":

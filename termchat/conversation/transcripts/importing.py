@@ -46,7 +46,7 @@ _WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\s?[\[{]\x00|\x00[\[{]")
 
 
 def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
-    """The chats in a file, one by one; without a format it is found out from the file's beginning.
+    """Yield the chats in a file, one by one; without a format it is found out from the file's beginning.
 
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
@@ -60,8 +60,8 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def readable(file: Path) -> Iterator[Path]:
-    """The file that a person named, one that can be read more than once: what comes from stdin ("-") or through a pipe, as a
-    shell's <(…) names one, is stored for as long as the context lasts. A pipe that nobody writes to is an empty file.
+    """Give a named file in a form that can be read more than once: stdin ("-") or a pipe, as a shell's <(…) names one, is
+    stored for as long as the context lasts. A pipe that nobody writes to is an empty file.
 
     Raises:
         TranscriptError: stdin or the pipe cannot be read, or there is no room for what comes.
@@ -85,7 +85,7 @@ def readable(file: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
-    """See `readable`."""
+    """Store a stream in a file for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
         path = Path(folder) / name
         try:
@@ -102,7 +102,7 @@ def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
 
 
 def recognised(path: Path, form: Format | None = None) -> Format:
-    """The format of a file: the one given, else by the first key in it that is specific to one.
+    """Return the format of a file: the one given, else by the first key in it that is specific to one.
 
     Raises:
         TranscriptError: it cannot be read, no key tells, or the file is no text in UTF-8.
@@ -137,7 +137,7 @@ def _check_text(path: Path, head: bytes) -> None:
 
 
 def keep(store: Store, transcript: Transcript) -> str:
-    """Puts a chat into the store, as one of its own, with its dates if it has any; returns its id.
+    """Put a chat into the store, as one of its own, with its dates if it has any; return its id.
 
     Raises:
         StoreError: the store cannot be written.

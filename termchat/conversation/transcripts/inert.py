@@ -34,14 +34,14 @@ _MAY_ACT = re.compile(rf"{_TAG}|{_IMAGE}|\]:|&")
 
 
 def inert(text: str) -> str:
-    """Inert Markdown; what is inert already stays unchanged."""
+    """Return inert Markdown; what is inert already stays unchanged."""
     if _MAY_ACT.search(text) is None:
         return text
     return "\n".join(_lines(text))
 
 
 def on_a_line(text: str) -> str:
-    """The same for plain text on one line, such as a title, which has no code."""
+    """Return plain text on one line, such as a title, as inert Markdown; it has no code."""
     return _ON_A_LINE.sub(_shown, text)
 
 
@@ -67,7 +67,7 @@ def _fenced(parser: MarkdownIt, text: str) -> set[int]:
 
 @cache
 def parsers() -> tuple[MarkdownIt, ...]:
-    """Viewers without and with tables, whose heading may look like a fence. They find blocks only.
+    """Build viewers without and with tables, whose heading may look like a fence. They find blocks only.
 
     Of HTML nothing is left when this is done, so they need not know that a fence may stand in it.
     """
@@ -78,7 +78,7 @@ def parsers() -> tuple[MarkdownIt, ...]:
 
 
 def _undefined(line: str) -> str:
-    """The line without a definition, which a viewer would not show: its label may have begun on a line before."""
+    """Return the line without a definition, which a viewer would not show: its label may have begun on a line before."""
     if "]:" not in line:
         return line
     bare = re.sub(r"\\.", "", line).partition("]:")[0]
@@ -88,13 +88,13 @@ def _undefined(line: str) -> str:
 
 
 def _in_address(line: str) -> bool:
-    """Whether a backtick stands in a bare address: some viewers make a link of it, and take the backtick along."""
+    """Return whether a backtick stands in a bare address: some viewers make a link of it, and take the backtick along."""
     addresses = ((word, _BARE.search(word)) for word in line.split() if "`" in word)
     return any("`" in word[found.end() :] for word, found in addresses if found is not None)
 
 
 def _line_parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
-    """The line cut into text and code, and whether each run of backticks has its other one, with no bar in between."""
+    """Return the line cut into text and code, and whether each run of backticks has its other one, with no bar in between."""
     parts: list[tuple[str, bool]] = []
     done = at = 0
     while (found := _MARK.search(line, at)) is not None:

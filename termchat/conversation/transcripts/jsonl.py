@@ -18,7 +18,7 @@ from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
-    """A session line, then each node's line followed by the records of its reply.
+    """Yield a session line, then each node's line followed by the records of its reply.
 
     A node's `ids` are its own (see `Node`); `text` is what is shown of it. A name longer than any that is taken in is cut.
 

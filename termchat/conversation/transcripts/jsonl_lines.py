@@ -39,7 +39,7 @@ Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 def replaced(data: bytes) -> tuple[bytes, int]:
-    """JSON with U+FFFD for each lone surrogate, and how many there were."""
+    """Return JSON with U+FFFD for each lone surrogate, and how many there were."""
     if _MAY_BE.search(data) is None:
         return data, 0
     count = 0
@@ -105,8 +105,10 @@ _HOLD_ARRAYS = (SessionLine, ModelRef)
 
 
 def decode(data: bytes) -> Line:
-    """Raises:
-    LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
+    """Decode a line.
+
+    Raises:
+        LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
     """
     try:
         twin = _decode(data)
@@ -136,7 +138,7 @@ def decode(data: bytes) -> Line:
 
 
 def _decode_patiently(data: bytes) -> Any:
-    """The same for lines that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
+    """Decode a line that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -160,7 +162,7 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
 
 
 def _check_walk(start: Start) -> None:
-    """What a group says of itself counts for who makes it again."""
+    """Refuse a group that nobody could make again."""
     group, walk = start.group, start.walk
     if (walk is None) != (group is None):
         raise LineError("a walk has a number and a group, or neither")
@@ -179,7 +181,7 @@ def _check_walk(start: Start) -> None:
 
 
 def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
-    """The value with a number for `null` where one is expected (see `to_dict`)."""
+    """Return the value with a number for `null` where one is expected (see `to_dict`)."""
     if kind is float:
         return null if value is None else value
     inner = typing.get_args(kind)
@@ -200,7 +202,7 @@ _twins: dict[type, Any] = {}
 
 
 def _twin(kind: Any) -> Any:
-    """The type that reads JSON objects for a type whose own form is an array."""
+    """Return the type that reads JSON objects for a type whose own form is an array."""
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold

@@ -48,7 +48,7 @@ __all__ = ["Transcript", "read"]
 
 
 def read(path: Path) -> Transcript:
-    """The chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies. It
+    """Read the chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies. It
     ends in the last reply, of walks in the first, or in the best where they were made for that.
 
     Of a reply the tokens' own records count; the ids in its node's line only say how many there must be.
@@ -87,7 +87,7 @@ class _Reader:
         self._size = self._kept = self._records = self._halves = 0
 
     def take(self, data: bytes) -> None:
-        """The next line, with its line break.
+        """Take the next line, with its line break.
 
         Raises:
             LineError: it is not what it should be, or does not fit to the lines before it.
@@ -113,8 +113,10 @@ class _Reader:
         self._TAKES[type(line)](self, line)
 
     def finish(self) -> Transcript:
-        """Raises:
-        LineError: the lines so far are not a whole chat.
+        """Return the chat.
+
+        Raises:
+            LineError: the lines so far are not a whole chat.
         """
         if not self.line:
             raise LineError("the file is empty")
@@ -259,7 +261,7 @@ class _Reader:
             self._packed[node.number] = []
 
     def _close(self) -> None:
-        """Refuses a node with fewer tokens than it said."""
+        """Refuse a node with fewer tokens than it said."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
             raise LineError(f"node {node.number} ended with {len(node.ids)} of its {self._wanted} tokens")

@@ -41,7 +41,7 @@ class _Unbroken(NamedTuple):
 
 
 def placed(text: str, marks: list[tuple[int, str]]) -> str:
-    """The text with each mark before the character that it is for, or before the code or the brackets which that is in."""
+    """Put each mark before the character that it is for, or before the code or the brackets around that."""
     if not marks:
         return text
     unbroken = _unbroken(text)
@@ -75,7 +75,7 @@ def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
 
 
 def _unbroken(text: str) -> list[_Unbroken]:
-    """Blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
+    """Yield blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
     blocks, other, done = sorted(_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
@@ -95,7 +95,7 @@ def _unbroken(text: str) -> list[_Unbroken]:
 
 
 def _blocks(text: str) -> Iterator[_Unbroken]:
-    """Blocks of code, as any viewer finds them."""
+    """Yield blocks of code, as any viewer finds them."""
     if _MAY_BE_CODE.search(text) is None:
         return
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
@@ -112,14 +112,14 @@ def _blocks(text: str) -> Iterator[_Unbroken]:
 
 
 def _is_closed(fence: str, sign: str) -> bool:
-    """Whether a block of code ends with a fence, which is made of such signs as it began with."""
+    """Return whether a block of code ends with a fence, which is made of such signs as it began with."""
     _, line, last = fence.rstrip().rpartition("\n")
     last = last.strip(" \t>")
     return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}
 
 
 def _spans(text: str) -> Iterator[_Unbroken]:
-    """Spans of code, and the escapes and backticks that make none as they stand."""
+    """Yield spans of code, and the escapes and backticks that make none as they stand."""
     paragraph = 0
     opens: list[tuple[int, tuple[int, int]]] = []
     closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
@@ -140,7 +140,7 @@ def _spans(text: str) -> Iterator[_Unbroken]:
 
 
 def _in_brackets(text: str) -> Iterator[_Unbroken]:
-    """From each bracket to the one that closes it, the whole of a link, and JSON that was cut off to the end."""
+    """Yield the parts from each bracket to the one that closes it, whole links, and JSON that was cut off."""
     opened: list[tuple[str, int]] = []
     end = 0
     while (found := (_INSIDE if opened else _OPENS).search(text, end)) is not None:

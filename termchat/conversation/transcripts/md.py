@@ -28,7 +28,7 @@ _MARKS = re.compile(r"^(⟦[^⟧]*⟧\s*)+")
 
 
 def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
-    """The chat from root to leaf as people read it, inert and free of control characters.
+    """Yield the chat from root to leaf as people read it, inert and free of control characters.
 
     What changed stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made, or before the code or the
     brackets that it would break.
@@ -67,7 +67,7 @@ def _parts(conversation: Conversation, info: Session) -> Iterator[str]:
 
 
 def _together(group: GroupOnPage, last: Span) -> Iterator[str]:
-    """The walks of a group; the chat's own, which ends the turn with its `last` piece, is not told twice in full."""
+    """Yield the walks of a group; the chat's own, which ends the turn with its `last` piece, is not told twice in full."""
     goes_on = next((walk for walk in group.walks if walk.goes_on), None)
     yield f"### {on_a_line(sanitize(group.title))}"
     if goes_on is not None:
@@ -100,7 +100,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _with_marks(pieces: list[setting_changes.Piece]) -> str:
-    """The text of a reply with its marks, sanitised."""
+    """Return the text of a reply with its marks, sanitised."""
     text = "".join(piece.text for piece in pieces)
     marks: list[tuple[int, str]] = []
     begin = drawn = 0
@@ -119,14 +119,14 @@ def _with_marks(pieces: list[setting_changes.Piece]) -> str:
 
 
 def _thoughts(piece: setting_changes.Piece) -> Iterator[tuple[int, str]]:
-    """Where the thoughts of a piece begin, and where they end."""
+    """Yield where the thoughts of a piece begin, and where they end."""
     if (thoughts := thoughts_of([piece.span])) is not None:
         yield 0, "thinking"
         yield thought(piece.span.node, piece.span.count), str(thoughts)
 
 
 def _forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:
-    """Where tokens begin that a person forced, not a search; `drawn` tokens of the reply come before the piece."""
+    """Yield where tokens begin that a person forced, not a search; `drawn` tokens of the reply come before the piece."""
     at = 0
     for by_hand, run in groupby(piece.span.node.tokens.by_hand[: piece.span.count]):
         count = len(list(run))
@@ -140,7 +140,7 @@ def _plain(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """A sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it."""
+    """Return a sanitised text of a turn. A code fence that it leaves open is closed, so that it swallows no turn after it."""
     text = text.strip("\n")
     fence = ""
     for found in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
@@ -153,7 +153,7 @@ def _block(text: str) -> str:
 
 
 def _with_breaks(text: str) -> str:
-    """Two spaces keep a line break in a paragraph, which viewers would make a space. JSON stays as it is."""
+    """Keep line breaks in paragraphs by two spaces: viewers would make a space of them. JSON stays as it is."""
     lines = text.split("\n")
     for token in parsers()[1].parse(text):
         if token.type == "paragraph_open" and token.map is not None:

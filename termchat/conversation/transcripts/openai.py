@@ -70,7 +70,7 @@ def lines(conversation: Conversation, _: Session, __: Records) -> Iterator[str]:
 
 
 def _object(message: ChatMessage) -> dict[str, str]:
-    """Thoughts go by the name that servers for reasoning models have for them."""
+    """Build the message; thoughts have the name that servers for reasoning models use."""
     known = {"role": message.speaker, "content": message.text}
     return known | ({"reasoning_content": message.thoughts} if message.thoughts else {})
 

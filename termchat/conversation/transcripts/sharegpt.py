@@ -75,7 +75,7 @@ def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str
 
 
 def _value(message: ChatMessage) -> str:
-    """Collections have thoughts in the text, between the tags that most models have."""
+    """Join thoughts and text as collections do, between the tags that most models have."""
     return f"<think>\n{message.thoughts}\n</think>\n\n{message.text}" if message.thoughts else message.text
 
 

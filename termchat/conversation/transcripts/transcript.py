@@ -38,13 +38,13 @@ class Transcript(NamedTuple):
     left_out: tuple[str, ...] = ()
 
     def records(self, number: int) -> Iterator[Record]:
-        """The records of the reply in a node, in order; none for an unknown node."""
+        """Yield the records of the reply in a node, in order; none for an unknown node."""
         return (codec.to_record(blob) for blob in self.packed.get(number, ()))
 
 
 def held(node: Node, records: Iterable[Record]) -> Iterator[Record]:
-    """The records of a reply as far as its node holds them: one that is running may have more by now, and of one that lost a
-    piece with a damaged file what came after it is left out.
+    """Yield the records of a reply as far as its node holds them: a running one may have more by now, and one that lost a piece
+    with a damaged file ends there.
     """
     left = len(node.tokens)
     for record in records:

@@ -32,7 +32,7 @@ _LONGEST = 60
 
 
 def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
-    """An SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
+    """Return an SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
     columns = highest(values)
     heights = [HEIGHT - round(min(value / most, 1.0) * (HEIGHT - 1)) if most else HEIGHT for value in columns]
     path = f"M0 {HEIGHT}" + "".join(f"V{height}h1" for height in heights) + f"V{HEIGHT}z"
@@ -43,14 +43,14 @@ def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
 
 
 def highest(values: Sequence[float]) -> list[float]:
-    """At most `COLUMNS` of the values: the highest of each few. What is no number counts as 0."""
+    """Return at most `COLUMNS` of the values: the highest of each few. What is no number counts as 0."""
     finite = [value if isfinite(value) and value > 0 else 0.0 for value in values]
     each = max(ceil(len(finite) / COLUMNS), 1)
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
 
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
-    """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
+    """Yield the page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
@@ -104,7 +104,7 @@ def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
 
 
 def _tree(tree: PageTree, info: Session) -> dict[str, object]:
-    """What the script needs to know to show another branch.
+    """Return what the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
     `turns`: by the node that a turn ends in, which of them. `ways`, by node and number of tokens: [node, leaf]. `prompts`, if
@@ -148,8 +148,7 @@ def _head(title: str) -> Iterator[str]:
 
 
 def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
-    """What the heat shows; only the style sheet reacts to it, not the script. `forced`: some tokens were; `thoughts`: there are
-    some."""
+    """Yield the choice of the heat, to which only the style sheet reacts, and the keys to `forced` tokens and `thoughts`."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
@@ -177,7 +176,7 @@ def _name(node: Node, info: Session) -> str:
 
 
 def _versions(tree: PageTree, end: int) -> str:
-    """Which version of its turn is shown; the arrows are for the script."""
+    """Return which version of its turn is shown; the arrows are for the script."""
     ways = tree.versions.get(end)
     if ways is None:
         return ""
@@ -185,7 +184,7 @@ def _versions(tree: PageTree, end: int) -> str:
 
 
 def _which(at: int, count: int) -> str:
-    """The number of a version, and arrows to the others if there are any."""
+    """Return the number of a version, and arrows to the others if there are any."""
     if count < 2:
         return ""
     before, after = (" disabled" if at == edge else "" for edge in (0, count - 1))
@@ -196,7 +195,7 @@ def _which(at: int, count: int) -> str:
 
 
 def _piece(tree: PageTree, node: Node, shown: int) -> str:
-    """A node as it stands in its turn's text, of which a path takes so many ids."""
+    """Return a node as it stands in its turn's text, of which a path takes so many ids."""
     if node.role == "user":
         mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
         content = mark + text(node.written)
@@ -214,7 +213,7 @@ def _fork(tree: PageTree, ways: list[Way], token: int) -> str:
 
 
 def _foot(node: Node, shown: int) -> str:
-    """Plots and facts of a node of a reply; the plots are those of the whole, and not seen where a path takes only a part."""
+    """Return plots and facts of a node of a reply; the plots are of the whole, and hidden where a path takes only a part."""
     part = " part" if shown < node.kept() else ""
     told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
     return f'<div class="foot{part}" data-node="{node.number}">{"".join(_plots(node))}{told}</div>'

@@ -58,7 +58,7 @@ class PageTree:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
     def ways(self, node: Node) -> dict[int, list[Way]]:
-        """Where a reply goes on in several ways, before its end: by the number of its tokens before, itself first."""
+        """Return where a reply goes on in several ways, before its end: by the number of its tokens before, itself first."""
         kept = node.kept() if node.role == "assistant" else 0
         found: dict[int, list[Way]] = {}
         for child in self.chat.children(node.number):
@@ -68,7 +68,7 @@ class PageTree:
         return found
 
     def piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
-        """A node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
+        """Return a node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
         spans = self.chat.reply(node.number)
         pieces = ((span, span.node.text(span.count)) for span in spans)
         *_, last = setting_changes.marked(pieces, {})
@@ -98,5 +98,5 @@ class PageTree:
 
 
 def _ends(chat: Conversation) -> set[int]:
-    """Where branches end; the one that is shown may end where another goes on."""
+    """Return where branches end; the one that is shown may end where another goes on."""
     return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())

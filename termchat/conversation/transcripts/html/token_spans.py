@@ -27,13 +27,13 @@ CANDIDATES = 10
 
 
 def text(foreign: str) -> str:
-    """Foreign text as the page shows it, its line breaks kept."""
+    """Return foreign text as the page shows it, its line breaks kept."""
     return escape(sanitize(foreign.replace("\r\n", "\n")))
 
 
 def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
-    """The text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by the
-    number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
+    """Yield the text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by
+    the number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
 
     A token that shows nothing (half a character, a stop sequence, the end) is there without text.
     """
@@ -60,7 +60,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
 
 
 def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
-    """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
+    """Yield what is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
     candidates, round, the mass of the tokens that its engine did not list (0: none); null is what it did not tell. A
@@ -109,12 +109,12 @@ def _candidate(candidate: Candidate) -> list[object]:
 
 
 def _short(number: float | None) -> float | None:
-    """Four significant digits; JSON has no NaN."""
+    """Round to four significant digits; None for NaN, which JSON does not have."""
     short = float(f"{number:.4g}") if number is not None else math.nan
     return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
 def block(value: object) -> str:
-    """JSON that cannot close the script element it is in."""
+    """Return JSON that cannot close the script element it is in."""
     shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

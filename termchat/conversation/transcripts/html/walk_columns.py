@@ -42,7 +42,7 @@ def _column(walk: WalkOnPage) -> Iterator[str]:
 
 
 def _steps(steps: Sequence[Beams]) -> Iterator[str]:
-    """A row for each step."""
+    """Yield a row for each step."""
     shown = steps[:MOST_STEPS]
     most = max(len(step.beams) for step in shown)
     cut = f", the first {len(shown)} of them" if len(shown) < len(steps) else ""
