@@ -91,7 +91,13 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
     one, other = left.step(index), right.step(index)
     shift = _shift(left, right, index, one, other)
     found = [*_not_drawn(left, right, one, other)]
-    factors = [*_factors(left, right, index, one, other), *_origins(one, other)]
+    settings = (
+        msgspec.structs.replace(cause, since=_since(left, right, index, cause.name))
+        if cause.kind in _SETTINGS
+        else cause
+        for cause in _factors(one, other)
+    )
+    factors = [*settings, *_origins(one, other)]
     if found:
         found += (msgspec.structs.replace(cause, evidence="excluded") for cause in factors)
     else:
@@ -186,16 +192,15 @@ def _with(step: RecordedStep) -> _With | None:
     return _With(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
 
 
-def _factors(
-    left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
-) -> Iterator[Cause]:
+_SETTINGS: tuple[Kind, ...] = ("knob", "order", "constraint")
+
+
+def _factors(one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
     """Yield the differences in what the draw was made with."""
     if one.settings is not None and other.settings is not None:
-        yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
+        yield from _knobs(one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
-            since = _since(left, right, index, "constraint")
-            shown = (constraint_shown(constraint) or "none" for constraint in constraints)
-            yield _cause("constraint", "constraint", shown, since=since)
+            yield _cause("constraint", "constraint", (constraint_shown(one) or "none" for one in constraints))
     if one.start is not None and other.start is not None:
         starts = (one.start, other.start)
         if one.start.seed != other.start.seed:
@@ -213,9 +218,7 @@ def _factors(
             yield _cause("state", "what stages remember", texts)
 
 
-def _knobs(
-    left: RecordedReply, right: RecordedReply, index: int, one: SamplerSettings, other: SamplerSettings
-) -> Iterator[Cause]:
+def _knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cause]:
     """Yield the knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
     told: set[str | None] = set()
     names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
@@ -227,8 +230,7 @@ def _knobs(
         if stage is not None and STAGES[stage].active(one) != STAGES[stage].active(other):
             told.add(stage)
         shown = (KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other))
-        kind: Kind = "order" if name == "order" else "knob"
-        yield _cause(kind, name, shown, since=_since(left, right, index, name))
+        yield _cause("order" if name == "order" else "knob", name, shown)
 
 
 def _constraint(settings: SettingsRecord | None) -> Constraint | None:

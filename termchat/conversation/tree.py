@@ -218,25 +218,24 @@ class Conversation:
 
     def leaves(self) -> list[Node]:
         """List the ends of living branches, the oldest first; a reply from whose middle others grew still ends one itself."""
-        found: list[Node] = []
-        waiting = self.children(None)
+        ends = (node for node in self.descendants(self.children(None)) if self.is_end(node))
+        return sorted(ends, key=lambda node: node.number)
+
+    def is_end(self, node: Node) -> bool:
+        """Return whether a living branch ends in a node."""
+        return all(child.at < node.kept() for child in self.children(node.number))
+
+    def descendants(self, nodes: list[Node]) -> Iterator[Node]:
+        """Yield living nodes and all living nodes that grew from them."""
+        waiting = [*nodes]
         while waiting:
-            node = waiting.pop()
-            children = self.children(node.number)
-            waiting += children
-            if not children or all(child.at < node.kept() for child in children):
-                found.append(node)
-        return sorted(found, key=lambda node: node.number)
+            yield (node := waiting.pop())
+            waiting += self.children(node.number)
 
     def newest_leaf(self, number: int, after: int = -1) -> int:
         """Return the newest end among the branches that pass through more than `after` of a node's ids."""
-        newest = number
-        waiting = [child for child in self.children(number) if child.at > after]
-        while waiting:
-            node = waiting.pop()
-            newest = max(newest, node.number)
-            waiting += self.children(node.number)
-        return newest
+        grown = [child for child in self.children(number) if child.at > after]
+        return max((node.number for node in self.descendants(grown)), default=number)
 
     def forks(self) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""

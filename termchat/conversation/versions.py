@@ -41,13 +41,13 @@ class Versions:
 
     def _messages(self, message: Node) -> list[int]:
         system = self._chat.system_of(message.number)
-        siblings = self._chat.children(message.parent)
-        beside = [node for node in siblings if node.role == "user" and node.at == message.at]
-        if message.parent is None:
-            beside = [node for node in beside if self._chat.system_of(node.number) == system]
-        if len(beside) > 1:
-            beside = [node for node in beside if node is message or node.number not in self._requests]
-        return [node.number for node in beside]
+        return [
+            node.number
+            for node in self._chat.children(message.parent)
+            if (node.role, node.at) == ("user", message.at)
+            and (message.parent is not None or self._chat.system_of(node.number) == system)
+            and (node is message or node.number not in self._requests)
+        ]
 
     def _replies(self, first: Node, last: Node) -> list[int]:
         ends: list[tuple[int, int]] = []
@@ -78,12 +78,6 @@ def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> in
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """
     node = conversation.nodes[end]
-    waiting = [child for child in conversation.children(end) if node.role == "user" or child.role == "user"]
-    leaves: list[int] = [] if waiting else [end]
-    while waiting:
-        node = waiting.pop()
-        grown = conversation.children(node.number)
-        waiting += grown
-        if not grown or all(child.at < node.kept() for child in grown):
-            leaves.append(node.number)
+    onward = [child for child in conversation.children(end) if node.role == "user" or child.role == "user"]
+    leaves = [node.number for node in conversation.descendants(onward) if conversation.is_end(node)] or [end]
     return max(leaves, key=lambda number: (used.get(number, -1), number))

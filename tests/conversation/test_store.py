@@ -752,7 +752,7 @@ def test_an_ended_turn_is_on_the_disk_at_once(store: Store, path: Path, monkeypa
     node = reply(chat)
     store.add_node(session, node)
     assert store.flush()
-    while store._writer._file.incomplete:  # what a new file lacks is a reason to write, too
+    while store._writer._incomplete:  # what a new file lacks is a reason to write, too
         time.sleep(0.01)
     for record in stream([1], [b"a"] * 10):
         store.add_record(session, node.number, record)

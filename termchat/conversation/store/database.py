@@ -67,8 +67,7 @@ def explain(error: Exception, path: Path) -> str:
         return error.message
     if isinstance(error, OSError):
         return f"{error.strerror or error} ({error.filename or path})"
-    reason = REASONS.get(_code(error), str(error)) if isinstance(error, sqlite3.Error) else str(error)
-    return f"{reason} ({path})"
+    return f"{REASONS.get(_code(error), str(error))} ({path})"
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -127,7 +126,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return _opened(f"{address}&immutable=1", path)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -190,16 +189,11 @@ def _add_tables(db: sqlite3.Connection) -> None:
 
 
 def _create(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         if not _check_schema(db, path):
             _add_tables(db)
             for statement in DERIVED:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
             db.execute(f"PRAGMA user_version={VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise

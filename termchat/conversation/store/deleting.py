@@ -46,7 +46,7 @@ def purge_expired(db: sqlite3.Connection) -> None:
     """Remove the chats that were deleted more than `KEPT_S` ago, each in a transaction of its own."""
     limit = (time.time() - KEPT_S,)
     for (session,) in db.execute("SELECT id FROM sessions WHERE deleted < ?", limit).fetchall():
-        db.execute("BEGIN IMMEDIATE")
-        if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
-            purge(db, session)
-        db.execute("COMMIT")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
+                purge(db, session)

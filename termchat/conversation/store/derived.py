@@ -1,8 +1,8 @@
 """What is derived from chats so that many can be listed, searched and previewed at once: how much is in each, and their texts.
 
-It is kept up to date by the same writes that change a chat: a message at once, a reply when it has ended, nothing while tokens
-stream. What is missing is made from the records (see `complete`), for chats that were copied from a damaged file. Branches that
-a person deleted are not in it.
+It is brought in line with a chat in the transaction that changes it (see `refresh`): a message at once, a reply when it has
+ended, nothing while tokens stream. What is missing is made from the records (see `complete`), for chats that were copied from a
+damaged file. Branches that a person deleted are not in it.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def complete(db: sqlite3.Connection, seconds: float) -> bool:
     while (found := db.execute(MISSING).fetchone()) is not None:
         if monotonic() > end:
             return True
-        db.execute("BEGIN IMMEDIATE")
-        refresh(db, found[0])
-        db.execute("COMMIT")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            refresh(db, found[0])
     return False
 
 

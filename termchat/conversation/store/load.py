@@ -26,6 +26,12 @@ _NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_
     {text_of("name")} AS name, deleted, {text_of("omitted")} AS omitted,
     (SELECT {text_of("system")} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
     FROM nodes WHERE session = ? AND {SOUND_NODE} ORDER BY number"""
+_PATH = """WITH RECURSIVE path (number, parent, deleted) AS (
+        SELECT number, parent, deleted FROM nodes WHERE session = ?1 AND number = (SELECT leaf FROM sessions WHERE id = ?1)
+        UNION SELECT nodes.number, nodes.parent, nodes.deleted FROM path JOIN nodes ON nodes.number = path.parent
+        WHERE session = ?1)
+    SELECT number, deleted FROM path"""
+"""The nodes of the path that is shown, the leaf first."""
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
 
 
@@ -33,8 +39,8 @@ Rows = Callable[[int], Iterable[tuple[int, bool, bytes]]]
 """Reads the records of a reply from a place on, see `records`. Places grow, not always by one."""
 
 
-def load(db: sqlite3.Connection, session: str) -> Session | None:
-    """Load a chat, if there is one with this id.
+def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Session | None:
+    """Load a chat, if there is one with this id; with `most` as if it began with so many nodes from the end of its path.
 
     Raises:
         StoreError: nothing of it can be read.
@@ -45,15 +51,22 @@ def load(db: sqlite3.Connection, session: str) -> Session | None:
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"][:LONGEST_TITLE]
     packed = _packed(db, session)
-    for found in list(_named(db, _NODES, session)):
-        _grow(db, session, conversation, found, packed)
+    end = set[int]()
+    if most is not None:
+        path = db.execute(_PATH, (session,)).fetchall()
+        end = {number for number, _ in path[:most]} if not any(deleted for _, deleted in path) else end
+    for node in list(_named(db, _NODES, session)):
+        if end and node["parent"] not in end:
+            node |= {"parent": None, "at": 0}
+        if not end or node["number"] in end:
+            _grow(db, session, conversation, node, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
         problem = f"the chat {one_line(row['title'], 60) or session} is damaged: none of its messages can be read"
         raise StoreError(problem, f"To delete it: termchat sessions rm {session}")
-    for node in nodes.values():
-        if node.omitted is not None and node.omitted.summary not in (None, *nodes):
-            node.omitted = None
+    for each in nodes.values():
+        if each.omitted is not None and each.omitted.summary not in (None, *nodes):
+            each.omitted = None
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
     conversation.leaf = leaf

@@ -63,14 +63,9 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
         sqlite3.Error: `db` takes nothing, or the damaged file cannot even be opened.
     """
     mark = mark_of(damaged)
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         count = _copy_rows(damaged, db) if mark.exists() else None
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
     if count is not None:
         with contextlib.suppress(OSError):
             mark.unlink()

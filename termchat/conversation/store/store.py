@@ -59,7 +59,7 @@ HISTORY = 2_000
 """Messages of the history at most."""
 
 PREVIEWED = 40
-"""Turns of a preview at most."""
+"""Turns of a preview at most, and nodes."""
 
 REPAIR = "Run termchat again: it repairs the file when it opens it."
 
@@ -79,8 +79,8 @@ class Store:
     Damage that a question meets is not repaired: the file is marked, and repaired when it is next opened.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
+        self.path, self._patience = path, patience
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         """The chats that are in memory, by id."""
         self._claims = Claims(path)
@@ -88,9 +88,9 @@ class Store:
         self._writer = Writer(path, self._claims)
 
     @classmethod
-    def open(cls, path: Path) -> Store:
+    def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
         """Open the store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged
-        file is repaired now, in the background: whoever reads waits up to `PATIENCE_S` for that.
+        file is repaired now, in the background: whoever reads waits up to `patience` seconds for that.
 
         Raises:
             StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
@@ -98,7 +98,7 @@ class Store:
         """
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()
-        return cls(path)
+        return cls(path, patience)
 
     # --- questions, each on a connection of its own: an answer contains what was queued for writing before ---------------
 
@@ -126,7 +126,7 @@ class Store:
     def preview(self, session: str) -> list[tuple[Role, str]]:
         """Read roles and texts of the last turns of a chat; none where there is no such chat."""
         session = self.current(session)
-        found = self._read_settled(lambda db: load.load(db, session))
+        found = self._read_settled(lambda db: load.load(db, session, PREVIEWED))
         return list(found.conversation.turns())[-PREVIEWED:] if found is not None else []
 
     def find(self, word: str) -> str:
@@ -231,7 +231,7 @@ class Store:
 
     def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
         """Answer a question after all queued writes are done; `listed`: and the index of texts, too."""
-        if not self._writer.opened(PATIENCE_S):
+        if not self._writer.opened(self._patience):
             raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
         self._writer.flush(READ_WAIT_S, tidy=listed)
         answer = self._read(question)
@@ -414,11 +414,11 @@ class Store:
     def take_notices(self) -> list[StoreNotice]:
         """Take the notices, with one when saving begins to fail and one when it works again."""
         notices, problem = self.notices(), self.problem()
-        if problem is None and self._told_problem is not None:
-            notices.append(StoreNotice("the chat is saved again"))
-        elif problem is not None and self._told_problem is None:
-            hint = "the chat continues in memory and is saved as soon as possible"
-            notices.append(StoreNotice(f"not saved: {problem}", hint))
+        hint = "the chat continues in memory and is saved as soon as possible"
+        if (problem is None) != (self._told_problem is None):
+            notices.append(
+                StoreNotice(f"not saved: {problem}", hint) if problem else StoreNotice("the chat is saved again")
+            )
         self._told_problem = problem
         return notices
 

@@ -1,4 +1,5 @@
-"""The writer thread: owns the connection that writes, so that nobody who streams tokens ever waits for a disk."""
+"""The writer thread: owns the connection that writes, so that nobody who streams tokens ever waits for a disk. The file is
+repaired when it is opened, and followed where it is replaced."""
 
 from __future__ import annotations
 
@@ -13,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from termchat.conversation.store import database, deleting, derived
+from termchat.conversation.store import database, deleting, derived, repair, schema, store_files
 from termchat.conversation.store.claims import Claims
-from termchat.conversation.store.connection import OpenFile
 from termchat.conversation.store.database import StoreNotice
 from termchat.conversation.store.schema import ADD_NODE
 
@@ -70,7 +70,15 @@ class Writer:
         """Called on the thread when there is something new to tell: a problem, its end, or a notice."""
         self._lost: set[str] = set()
         self._notices: deque[StoreNotice] = deque()
-        self._file = OpenFile(path, self._notices.append)
+        self._db: sqlite3.Connection | None = None
+        self._real = path
+        """The open file itself; where it may be a link it is `_path`."""
+        self._incomplete = False
+        """Lists and searches may lack chats, see `derived.complete`."""
+        self._identity: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
+        self._written: set[str] = set()
+        self._rescued: dict[str, list[tuple[object, ...]]] = {}
         self._pending: deque[Operation] = deque()
         self._closing = False
         self._attempts, self._due, self._last, self._tidied = 0, 0.0, 0.0, 0.0
@@ -134,7 +142,7 @@ class Writer:
         while self._wait_until_due():
             self._attempt()
             self._complete_index()
-        self._file.close()
+        self._disconnect()
 
     def _schedule(self, due: float) -> None:
         """Have the thread write at this moment, if not before."""
@@ -147,7 +155,7 @@ class Writer:
             return False
         if self.problem is not None:
             return not self._pending or self._attempts > seen
-        return not self._pending and not (tidy and self._file.incomplete)
+        return not self._pending and not (tidy and self._incomplete)
 
     def _wait_until_due(self) -> bool:
         """Wait until it is time to write; return False when there is nothing more to do, ever."""
@@ -169,11 +177,11 @@ class Writer:
                 except sqlite3.DatabaseError as error:
                     if not database.is_damage(error):
                         raise
-                    self._file.close(error)
+                    self._disconnect(error)
                     self._transact(batch)  # it is opened again, and repaired then
             except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
                 problem = database.explain(error, self._path)
-                self._file.close(error)
+                self._disconnect(error)
             with self._wake:
                 news = problem != self.problem or bool(self._notices)
                 if problem is None:
@@ -192,8 +200,8 @@ class Writer:
 
     def _complete_index(self) -> None:
         """Complete the index for a moment; where that fails, it is done when the file is next opened."""
-        db = self._file.db
-        if not self._file.incomplete or db is None:
+        db = self._db
+        if not self._incomplete or db is None:
             return
         left = True
         if time.monotonic() >= self._tidied + REST_S:
@@ -201,17 +209,17 @@ class Writer:
                 deleting.purge_expired(db)
                 left = derived.complete(db, TIDY_S)
             except Exception as error:  # noqa: BLE001 (as above; nothing that a person said depends on it)
-                self._file.close(error)
+                self._disconnect(error)
                 left = False
             self._tidied = time.monotonic()
         with self._wake:
-            self._file.incomplete = left
+            self._incomplete = left
             if left:
                 self._schedule(self._tidied + REST_S)
             self._wake.notify_all()
 
     def _transact(self, batch: tuple[Operation, ...]) -> None:
-        db = self._file.connection()
+        db = self._connect()
         if not batch:
             return
         moved, notices = dict(self.moved), list[StoreNotice]()
@@ -222,7 +230,8 @@ class Writer:
         for session in dict.fromkeys(moved.get(op.session, op.session) for op in batch if op.indexed):
             self._apply(db, Operation(derived.refresh, session, ()), moved, notices)
         db.execute("COMMIT")
-        self._file.committed(moved.get(operation.session, operation.session) for operation in batch)
+        self._log = store_files.identity(self._real.with_name(self._real.name + "-wal"))
+        self._written.update(moved.get(operation.session, operation.session) for operation in batch)
         for operation in batch:  # whoever finds no claim finds all that was written under it
             if operation.claims is False:
                 self._claims.let_go(moved.get(operation.session, operation.session), operation.claimed)
@@ -255,6 +264,74 @@ class Writer:
             return
         if operation.claims:
             self._claims.hold(session, operation.claimed)
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> sqlite3.Connection:
+        """Return the open connection to the file that is at the path now."""
+        if self._db is not None and store_files.identity(self._path) != self._identity:
+            # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
+            self._rescued = {table: list(schema.read(self._db, table, self._written)) for table in schema.OF_CHATS}
+            self._disconnect()
+        if self._db is None:
+            self._open()
+        assert self._db is not None
+        self._restore(self._db)
+        return self._db
+
+    def _disconnect(self, error: BaseException | None = None) -> None:
+        """Close the connection, after an error perhaps; the next `_connect` opens another one."""
+        if error is not None and database.is_damage(error):
+            store_files.mark_broken(self._real, self._identity)
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
+            if store_files.identity(self._real) != self._identity:
+                store_files.drop_log(self._real, self._log)
+
+    def _open(self) -> None:
+        """Open the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
+        self._real = store_files.real(self._path)
+        if store_files.is_emptied(self._real) or store_files.is_broken(self._real):
+            store_files.set_aside(self._real)
+        try:
+            db = database.connect(self._path)
+        except sqlite3.DatabaseError as error:
+            if not database.is_damage(error):
+                raise
+            store_files.set_aside(self._real)
+            db = database.connect(self._path)
+        self._identity = store_files.identity(self._real)
+        try:
+            # Perhaps a process that set them aside was ended before it copied their chats.
+            for aside in repair.unread(self._real):
+                if (count := repair.rescue(aside, db)) is not None:
+                    message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
+                    chats = "1 chat" if count == 1 else f"{count:,} chats"
+                    hint = f"{chats} could be recovered." if count else "Nothing could be recovered."
+                    self._notices.append(StoreNotice(message, hint))
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._incomplete = db, True
+
+    def _restore(self, db: sqlite3.Connection) -> None:
+        if not any(self._rescued.values()):
+            return
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            there = set(db.execute("SELECT DISTINCT session, node FROM records"))  # salvaged by another process
+            for table, rows in self._rescued.items():
+                for row in rows:
+                    if table != "records":
+                        schema.insert(db, table, row)
+                    elif row[1:3] not in there:
+                        schema.insert(db, table, (None, *row[1:]))
+        self._rescued = {}
+        self._notices.append(
+            StoreNotice(f"The file of saved chats was removed: {self._real}", "This chat was saved again.")
+        )
 
 
 def _is_durable(operations: Iterable[Operation]) -> bool:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -151,15 +152,13 @@ def keep(store: Store, transcript: Transcript) -> str:
         )
     model = ModelRef(info.model.name, "", without_folder(info.model.identity))
     session = store.begin(chat, tuning=info.tuning, model=model)
-    waiting = 0
+    counts = count(1)
     for number in sorted(chat.nodes):
         store.add_node(session, chat.nodes[number])
         for record in transcript.records(number):
             store.add_record(session, number, record)
-            waiting += 1
-            if waiting == _AT_ONCE:
+            if next(counts) % _AT_ONCE == 0:
                 _written(store)
-                waiting = 0
     store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
     if info.created and info.updated:
         store.date(session, *sorted(min(seconds, time.time()) for seconds in (info.created, info.updated)))

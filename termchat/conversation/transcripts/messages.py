@@ -200,7 +200,7 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
             )
     if not count:
         raise TranscriptError(f"{path.name}{left_out.first or ' contains no chat'}", hint)
-    more = left_out.count - len(left_out)
+    more = left_out.total - len(left_out)
     told = (*left_out, *([f"and {more:,} more"] if more else ()))
     for transcript in _chats(path, find, hint, _LeftOut()):
         yield transcript._replace(left_out=told)
@@ -208,13 +208,13 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
 
 
 class _LeftOut(list[str]):
-    """The first lines about what cannot be read of a file; `first` says what was met first, `count` how much there is."""
+    """The first lines about what cannot be read of a file; `first` says what was met first, `total` how much there is."""
 
-    first, count = "", 0
+    first, total = "", 0
 
     def add(self, line: int, place: str, error: LineError) -> None:
         self.first = self.first or f", line {line}: {error}"
-        self.count += 1
+        self.total += 1
         if len(self) < MOST_TOLD:
             self.append(f"line {line} ({place}): {error}")
 

@@ -56,7 +56,11 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     groups = GroupsOnPage(tree.chat)
     yield from _head(title)
     yield f"<header><h1>{title}</h1><ul>"
-    told = [*facts(conversation, info), *_branches(tree)]
+    told = [*facts(conversation, info)]
+    if tree.branches > 1:
+        all_held = tree.held == tree.branches
+        left = "" if all_held else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
+        told.append(("branches", f"{tree.branches:,}{left}"))
     yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
     yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
     if tree.versions or len(tree.prompts) > 1:
@@ -91,16 +95,6 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
     yield f"<script>{_asset('page.js')}</script>"
     yield "</body></html>"
-
-
-def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
-    if tree.branches > 1:
-        left = (
-            ""
-            if tree.held == tree.branches
-            else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
-        )
-        yield "branches", f"{tree.branches:,}{left}"
 
 
 def _tree(tree: PageTree, info: Session) -> dict[str, object]:
