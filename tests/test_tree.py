@@ -169,17 +169,12 @@ def numbers(nodes: list[Node]) -> list[int]:
     return [node.number for node in nodes]
 
 
-def test_children_leaves_and_the_ways_on_from_a_token() -> None:
+def test_children_and_leaves() -> None:
     chat = forked()
     assert numbers(chat.children(None)) == [1]
     assert numbers(chat.children(1)) == [2, 7]
     assert numbers(chat.children(2)) == [3, 5]
     assert numbers(chat.leaves()) == [4, 6, 7]
-    assert numbers(chat.continuations(2, 2)) == [2, 5]
-    assert numbers(chat.continuations(2, 3)) == [2]
-    assert numbers(chat.continuations(2, 5)) == [3]
-    assert numbers(chat.continuations(1, 3)) == [2, 7]
-    assert numbers(chat.continuations(None, 0)) == [1]
     assert [chat.newest_leaf(number) for number in (1, 2, 3, 5, 7)] == [7, 6, 4, 6, 7]
     assert chat.newest_leaf(2, after=2) == 4
     assert chat.newest_leaf(2, after=5) == 2

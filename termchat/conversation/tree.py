@@ -207,15 +207,6 @@ class Conversation:
         """Return the living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
-    def continuations(self, number: int | None, at: int) -> list[Node]:
-        """Return the ways on from a node's first `at` ids: the node itself where it goes on, then what was grown there.
-
-        More than one is a fork. `newest_leaf(node, after=at)` is where the first way leads, `newest_leaf(node)` another.
-        """
-        grown = [node for node in self.children(number) if node.at == at]
-        goes_on = number is not None and at < self.nodes[number].kept()
-        return [self.nodes[number], *grown] if number is not None and goes_on else grown
-
     def leaves(self) -> list[Node]:
         """List the ends of living branches, the oldest first; a reply from whose middle others grew still ends one itself."""
         ends = (node for node in self.descendants(self.children(None)) if self.is_end(node))
@@ -240,18 +231,21 @@ class Conversation:
     def forks(self) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
         forks: dict[Place, list[Node]] = {}
-        before: int | None = None
+        before: Node | None = None
         others: list[Node] = []
         for node, count in ((span.node, span.count) for span in self.path()):
             children = sorted(self.children(node.number), key=lambda child: child.at)
-            others += (other for other in self.continuations(before, node.at) if other is not node)
+            if before is not None and node.at < before.kept():
+                others.append(before)
+            beside = self.children(before.number if before is not None else None)
+            others += (other for other in beside if other.at == node.at and other is not node)
             others += (child for child in children if child.at == 0 < count)
             if others and (count or node.text()):
                 forks[Place(node.number, 0)], others = others, []
             for child in children:
                 if 0 < child.at < count:
                     forks.setdefault(Place(node.number, child.at), []).append(child)
-            before = node.number
+            before = node
         return forks
 
     def _upwards(self, number: int | None) -> Iterator[Node]:

@@ -83,11 +83,11 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
         yield from _section(kind, _name(first, info), _versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
-        yield from _data(tree.chat.nodes[number], records)
+        yield from data(tree.chat.nodes[number], records)
     yield '<template id="elsewhere">'
     for node in tree.others():
         yield _piece(tree, node, len(node.ids)) + (_foot(node, len(node.ids)) if node.role == "assistant" else "")
-        yield from _data(node, records)
+        yield from data(node, records)
     for group in groups.elsewhere():
         yield from together(group)
     yield "</template>"
@@ -211,11 +211,6 @@ def _foot(node: Node, shown: int) -> str:
     part = " part" if shown < node.kept() else ""
     told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
     return f'<div class="foot{part}" data-node="{node.number}">{"".join(_plots(node))}{told}</div>'
-
-
-def _data(node: Node, records: Records) -> Iterator[str]:
-    if len(node.tokens):
-        yield from data(node, iter(records(node.number)))
 
 
 def _plots(node: Node) -> Iterator[str]:

@@ -10,9 +10,10 @@ from itertools import groupby
 
 from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
+from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Node
 from termchat.decoding.draft_figures import round_at
-from termchat.decoding.records import UNKNOWN, Candidate, Record, Token, is_taken
+from termchat.decoding.records import UNKNOWN, Candidate, Token, is_taken
 from termchat.decoding.stages import TEMPERATURE, loss_of
 from termchat.text import sanitize, show_piece
 
@@ -59,7 +60,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
         yield f'<span class="rest"{hidden}>{text(node.pending)}</span>'
 
 
-def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
+def data(node: Node, records: Records) -> Iterator[str]:
     """Yield what is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
@@ -68,9 +69,11 @@ def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
     many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
     """
+    if not len(node.tokens):
+        return
     yield f'<script type="application/json" id="data-{node.number}">['
     index = 0
-    for record in records:
+    for record in records(node.number):
         if isinstance(record, Token):
             yield ("," if index else "") + block([*_token(record), _round(node, index), _short(record.unlisted) or 0])
             index += 1

@@ -49,17 +49,13 @@ def _steps(steps: Sequence[Beams]) -> Iterator[str]:
     yield f'<details class="beams"><summary>{len(steps)} steps of the search{cut}</summary><div class="wide"><table>'
     yield "<caption>Each cell: a token, the score of its beam, and ← the beam of the previous step that it continues.</caption>"
     heads = ("step", *(f"beam {place + 1}" for place in range(most)), "dropped")
-    yield f"<thead><tr>{''.join(map(_head, heads))}</tr></thead><tbody>"
+    yield "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead><tbody>"
     for at, step in enumerate(shown):
         cells = [_beam(beam, begins=not at) for beam in step.beams] + [""] * (most - len(step.beams))
         dropped = " &nbsp; ".join(_beam(beam, begins=not at) for beam in step.dropped)
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f'<tr><th scope="row">{step.step + 1}</th>{row}<td class="dropped">{dropped}</td></tr>'
     yield "</tbody></table></div></details>"
-
-
-def _head(name: str) -> str:
-    return f'<th scope="col">{name}</th>'
 
 
 def _beam(beam: Beam, *, begins: bool) -> str:
