@@ -28,22 +28,22 @@ def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str 
     assert node.prefill is not None
     if kv_type and node.start is not None and node.start.kv_type != kv_type:
         return None
-    return _shapes(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
+    return _follow_runs(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
 
 
 def shapes_of_prompt(conversation: Conversation, number: int) -> list[Shape] | None:
     """Return the shapes of the ids before a reply that was made; their rows add up to the length of its prompt."""
     node = conversation.nodes[number]
-    return [] if node.prefill is None else _shapes(conversation, node, node.prefill.tokens)
+    return [] if node.prefill is None else _follow_runs(conversation, node, node.prefill.tokens)
 
 
-def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
+def _follow_runs(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
     """Return the shapes of the first `cells` cells that the run of `node` left in the cache."""
     if node.start is None:
         return None
     segments: list[list[Shape]] = []
     ids: array[int] | None = None
-    shared = _shared(conversation, node)
+    shared = _count_shared(conversation, node)
     batch = 0
     told = {run.group.number for number in shared if (run := conversation.nodes[number]).group is not None}
     # By numbers, which are the order of time; those of deleted branches were made too.
@@ -57,19 +57,19 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
             if run.group.number in told:
                 continue
             told.add(run.group.number)
-            runs = _walks(conversation, run.group.number, number)
+            runs = _find_walks(conversation, run.group.number, number)
         if start.model != node.start.model:
             break
         # Along one path the ids need no comparing, which would take time with the square of the chat.
         if shared.get(number, -1) < cells:
-            ids = _cached(conversation, node) if ids is None else ids
-            alike = (each for each in runs if _cached(conversation, each)[:cells] == ids[:cells])
+            ids = _cached_ids(conversation, node) if ids is None else ids
+            alike = (each for each in runs if _cached_ids(conversation, each)[:cells] == ids[:cells])
             if (found := next(alike, None)) is None:
                 break
             run = found
         reused = prefill.reused
         if cells > reused:
-            segment = list(_cut(_added(run, start, prefill), cells - reused))
+            segment = list(_cut_shapes(_added_shapes(run, start, prefill), cells - reused))
             rows = [shape.rows for shape in segment]
             if sum(rows) != cells - reused or not all(0 < count <= start.ubatch for count in rows):
                 return None
@@ -84,20 +84,20 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
     return [shape for segment in reversed(segments) for shape in segment]
 
 
-def _walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
+def _find_walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
     """Return the walks of a group up to a node; their prompt was decoded once."""
     nodes = (node for number, node in conversation.nodes.items() if number <= newest)
     return [node for node in nodes if node.group is not None and node.group.number == group]
 
 
-def _cached(conversation: Conversation, run: Node) -> array[int]:
+def _cached_ids(conversation: Conversation, run: Node) -> array[int]:
     try:
         return conversation.cells(run.number) if run.start is not None else array("i")
     except OverflowError:  # one of them is no token's
         return array("i")
 
 
-def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
+def _count_shared(conversation: Conversation, node: Node) -> dict[int, int]:
     """Count, for the nodes before a node on its path, how many of its first ids they share."""
     found: dict[int, int] = {}
     length = 0
@@ -110,7 +110,7 @@ def _shared(conversation: Conversation, node: Node) -> dict[int, int]:
     return found if node.number in found else {}
 
 
-def _added(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
+def _added_shapes(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
     """Yield what a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
     threads = prefill.threads or [start.threads] * len(prefill.shapes)
     yield from map(Shape, prefill.shapes, threads)
@@ -133,7 +133,7 @@ def shapes_of_tokens(run: Node) -> list[Shape]:
     return shapes
 
 
-def _cut(shapes: Iterable[Shape], total: int) -> Iterator[Shape]:
+def _cut_shapes(shapes: Iterable[Shape], total: int) -> Iterator[Shape]:
     """Yield the first shapes that have `total` rows together."""
     for shape in shapes:
         if total <= 0:

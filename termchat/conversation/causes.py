@@ -89,15 +89,15 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
     if index is None and (index := first_difference(left, right)) is None:
         return None
     one, other = left.step(index), right.step(index)
-    shift = _shift(left, right, index, one, other)
+    shift = _find_shift(left, right, index, one, other)
     found = [*_not_drawn(left, right, one, other)]
     settings = (
-        msgspec.structs.replace(cause, since=_since(left, right, index, cause.name))
+        msgspec.structs.replace(cause, since=_find_beginning(left, right, index, cause.name))
         if cause.kind in _SETTINGS
         else cause
-        for cause in _factors(one, other)
+        for cause in _compare_inputs(one, other)
     )
-    factors = [*settings, *_origins(one, other)]
+    factors = [*settings, *_compare_origins(one, other)]
     if found:
         found += (msgspec.structs.replace(cause, evidence="excluded") for cause in factors)
     else:
@@ -109,7 +109,7 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
 _ORDER: tuple[Evidence, ...] = ("shown", "recorded", "excluded")
 
 
-def _cause(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
+def _cause_of(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
     """Return a cause with its values in both replies."""
     left, right = values
     return Cause(kind=kind, name=name, left=left, right=right, **more)
@@ -121,13 +121,13 @@ def _cause(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any)
 def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
     steps = (one, other)
     if one.id is None or other.id is None:
-        yield from _ended(left, right, one, other)
+        yield from _compare_ends(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         values = ("drawn" if not step.forced else "prescribed" if step.prescribed else "forced" for step in steps)
-        yield _cause("forced", "forced token", values, evidence="shown")
+        yield _cause_of("forced", "forced token", values, evidence="shown")
     elif one.id != other.id and contradicts(one) != contradicts(other):
         values = ("does not follow from its record" if contradicts(step) else "follows" for step in steps)
-        yield _cause("edited", "the record was edited", values, evidence="shown")
+        yield _cause_of("edited", "the record was edited", values, evidence="shown")
 
 
 def contradicts(step: RecordedStep) -> bool:
@@ -142,9 +142,9 @@ def contradicts(step: RecordedStep) -> bool:
     return scores.get(token.id, -math.inf) < max(scores.values())
 
 
-def _ended(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
+def _compare_ends(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
     ends = (_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other)))
-    yield _cause("ended", "end of the reply", ends, evidence="shown")
+    yield _cause_of("ended", "end of the reply", ends, evidence="shown")
     end = left.finished if one.id is None else right.finished
     if one.settings is None or other.settings is None or end is None:
         return
@@ -154,17 +154,17 @@ def _ended(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: 
         for name, reason in (("stop", "stop"), ("max_tokens", "length"))
         if before[name] != after[name]
     ]
-    if (rules := (_rules(one.settings), _rules(other.settings)))[0] != rules[1]:
+    if (rules := (_rule_texts(one.settings), _rule_texts(other.settings)))[0] != rules[1]:
         settings.append(("rules", "rule", rules))
     for name, reason, both in settings:
-        yield _cause("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
+        yield _cause_of("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
 
 
 def _end(finished: Finished | None) -> str:
     return "cut off" if finished is None else f"{finished.reason} {finished.detail}".strip()
 
 
-def _rules(settings: SettingsRecord) -> str:
+def _rule_texts(settings: SettingsRecord) -> str:
     rules = (rule for rule in settings.conditions if rule.__struct_config__.tag not in ("stop", "length"))
     return ", ".join(describe(rule) for rule in rules if rule.action == "stop") or "none"
 
@@ -172,7 +172,7 @@ def _rules(settings: SettingsRecord) -> str:
 # --- what the draw was made with -------------------------------------------------------------------------------------
 
 
-class _With(NamedTuple):
+class _DrawInputs(NamedTuple):
     """What a step is drawn with, beside the logits."""
 
     samplers: SamplerSettings
@@ -182,43 +182,43 @@ class _With(NamedTuple):
     bias: Mapping[int, float]
 
 
-def _with(step: RecordedStep) -> _With | None:
+def _read_inputs(step: RecordedStep) -> _DrawInputs | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
     if step.settings.constraint is not None and step.settings.constraint.after_chain:  # only what came as far is marked
         return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
     biases = {bias.id: BANNED if bias.bias is None else bias.bias for bias in step.settings.biases}
-    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
+    return _DrawInputs(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
 
 
 _SETTINGS: tuple[Kind, ...] = ("knob", "order", "constraint")
 
 
-def _factors(one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
+def _compare_inputs(one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
     """Yield the differences in what the draw was made with."""
     if one.settings is not None and other.settings is not None:
-        yield from _knobs(one.settings.samplers, other.settings.samplers)
-        if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
-            yield _cause("constraint", "constraint", (constraint_shown(one) or "none" for one in constraints))
+        yield from _compare_knobs(one.settings.samplers, other.settings.samplers)
+        if (constraints := [_applied_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
+            yield _cause_of("constraint", "constraint", (constraint_shown(one) or "none" for one in constraints))
     if one.start is not None and other.start is not None:
         starts = (one.start, other.start)
         if one.start.seed != other.start.seed:
-            yield _cause("dice", "seed", (str(start.seed) for start in starts), since=0)
+            yield _cause_of("dice", "seed", (str(start.seed) for start in starts), since=0)
         if one.start.dice != other.start.dice and not all(start.dice for start in starts):
             names = ("those of the seed" if start.dice else "a server's own" for start in starts)
-            yield _cause("dice", "random numbers", names, since=0)
+            yield _cause_of("dice", "random numbers", names, since=0)
         elif one.start.dice != other.start.dice:
-            yield _cause("dice", "dice version", (str(start.dice) for start in starts))
+            yield _cause_of("dice", "dice version", (str(start.dice) for start in starts))
     if one.token is not None and other.token is not None:
         states = (one.token.state, other.token.state)
         # What is on in one reply only is a matter of its knobs.
         if any(states[0][name] != states[1][name] for name in states[0].keys() & states[1].keys() - {TAIL}):
             texts = (", ".join(f"{k} {v:.6g}" for k, v in state.items() if k != TAIL) or "none" for state in states)
-            yield _cause("state", "what stages remember", texts)
+            yield _cause_of("state", "what stages remember", texts)
 
 
-def _knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cause]:
+def _compare_knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cause]:
     """Yield the knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
     told: set[str | None] = set()
     names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
@@ -230,20 +230,20 @@ def _knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cause]:
         if stage is not None and STAGES[stage].active(one) != STAGES[stage].active(other):
             told.add(stage)
         shown = (KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other))
-        yield _cause("order" if name == "order" else "knob", name, shown)
+        yield _cause_of("order" if name == "order" else "knob", name, shown)
 
 
-def _constraint(settings: SettingsRecord | None) -> Constraint | None:
+def _applied_constraint(settings: SettingsRecord | None) -> Constraint | None:
     """Return the constraint that is applied."""
     return settings.constraint if settings is not None and not settings.constraint_dropped else None
 
 
-def _since(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
+def _find_beginning(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
     """Return the first token from which on a setting was another one in the two replies, up to `index`."""
 
     def value(settings: SettingsRecord | None) -> object:
         if settings is None or name == "constraint":
-            return _constraint(settings)
+            return _applied_constraint(settings)
         return getattr(settings.samplers, name)
 
     pairs = [*zip(left.settings(), right.settings(), strict=False)][: index + 1]
@@ -265,53 +265,53 @@ _COMPUTED: tuple[tuple[Kind, str, str], ...] = (
 """Kind and name of a cause, and the field of `start`."""
 
 
-def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
+def _compare_origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
     """List the differences in how the logits were computed; what changes them most comes first."""
     causes: list[Cause] = []
     if list(one.context) != list(other.context):
         pairs = enumerate(zip_longest(one.context, other.context))
         at, ids = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
         shown = ("ends" if i is None else f"#{i}" for i in ids)
-        causes.append(_cause("prompt", "prompt", shown, detail=f"first at token {at} of the context"))
+        causes.append(_cause_of("prompt", "prompt", shown, detail=f"first at token {at} of the context"))
     if one.start is None or other.start is None:
         return causes
     starts = (one.start, other.start)
     models = [f"{start.model.name} {start.model.quantization}".strip() for start in starts]
     if one.start.is_served != other.start.is_served:
         engines = ("a server" if start.is_served else "termchat's worker" for start in starts)
-        return [*causes, _cause("engine", "engine", map("{} on {}".format, models, engines))]
+        return [*causes, _cause_of("engine", "engine", map("{} on {}".format, models, engines))]
     if one.start.model.fingerprint != other.start.model.fingerprint:
         files = [start.model.sha256[:16] for start in starts]
         alike = models[0] == models[1]
-        causes.append(_cause("model", *(("model file (fingerprint)", files) if alike else ("model", models))))
+        causes.append(_cause_of("model", *(("model file (fingerprint)", files) if alike else ("model", models))))
     if one.said or other.said or not all(start.dice for start in starts):  # a server that draws tells nothing of how
         return causes
     for kind, name, field in _COMPUTED:
         if getattr(one.start, field) != getattr(other.start, field):
-            causes.append(_cause(kind, name, (str(getattr(start, field)) for start in starts)))
+            causes.append(_cause_of(kind, name, (str(getattr(start, field)) for start in starts)))
     if not all(start.exact for start in starts):
         ways = ("exact" if start.exact else "not exact" for start in starts)
         why = "fast prefill, GPU layers, rebuilt cells or drafts"
-        causes.append(_cause("shapes", "exactness", ways, detail=why))
+        causes.append(_cause_of("shapes", "exactness", ways, detail=why))
     if not causes or causes[0].kind != "prompt":
-        causes += _shapes(one, other, {cause.name for cause in causes})
+        causes += _compare_shapes(one, other, {cause.name for cause in causes})
     return causes
 
 
-def _shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
+def _compare_shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
     if one.shapes is None or other.shapes is None:
         known = ("unknown" if step.shapes is None else "known" for step in (one, other))
-        yield _cause("shapes", "batch shape", known)
+        yield _cause_of("shapes", "batch shape", known)
         return
     batches = [[shape.rows for shape in shapes] for shapes in (one.shapes, other.shapes)]
     threads = [[shape.threads for shape in shapes] for shapes in (one.shapes, other.shapes)]
     if batches[0] != batches[1]:
-        yield _cause("shapes", "batch shape", map(_counts, batches))
+        yield _cause_of("shapes", "batch shape", map(_describe_runs, batches))
     elif "threads" not in told and any(a and b and a != b for a, b in zip(*threads, strict=False)):
-        yield _cause("threads", "threads", map(_counts, threads))
+        yield _cause_of("threads", "threads", map(_describe_runs, threads))
 
 
-def _counts(numbers: Sequence[int]) -> str:
+def _describe_runs(numbers: Sequence[int]) -> str:
     """ "63×2 12 1×40": each number with how often it comes in a row."""
     runs = [(number, len(list(run))) for number, run in groupby(numbers)]
     shown = [f"{number}×{count}" if count > 1 else str(number) for number, count in runs]
@@ -321,7 +321,7 @@ def _counts(numbers: Sequence[int]) -> str:
 _MOST_RUNS = 8
 
 
-def _shift(
+def _find_shift(
     left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
 ) -> LogitShift | None:
     """Measure how far the logits are apart; None where they are the same, as far as they are on record."""
@@ -397,25 +397,25 @@ _ALONE = ("prompt", "model")
 
 def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], shift: LogitShift | None) -> list[Cause]:
     """Return the causes with their evidence, as far as steps can be drawn again."""
-    drawn = [_exchanged(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
+    drawn = [_test_exchange(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
     origins = [cause for cause in factors if cause.kind not in _EXCHANGES]
     known = shift is not None or is_comparable(one, other)
-    logits = [] if shift is None else [_exchanged(one, other, None)]
-    weighed = _certain([*drawn, *logits]) if known else drawn
+    logits = [] if shift is None else [_test_exchange(one, other, None)]
+    weighed = _settle_evidence([*drawn, *logits]) if known else drawn
     found = weighed[: len(drawn)]
     if shift is None:
-        found += (_excluded(cause, cause.detail or "the logits are the same") if known else cause for cause in origins)
+        found += (_exclude(cause, cause.detail or "the logits are the same") if known else cause for cause in origins)
     else:
-        found += _of_logits(one, other, origins, shift, weighed[-1])
+        found += _weigh_origins(one, other, origins, shift, weighed[-1])
     if one.id == other.id and shift is None and known:
         changed = "the model's logits are unchanged, but not what follows from them"
-        found.append(_cause("edited", "the record was edited", evidence="shown", detail=changed))
+        found.append(_cause_of("edited", "the record was edited", evidence="shown", detail=changed))
     if all(cause.evidence == "excluded" for cause in found):
-        found.append(_cause("unknown", "nothing on record explains it"))
+        found.append(_cause_of("unknown", "nothing on record explains it"))
     return found
 
 
-def _certain(factors: list[Cause]) -> list[Cause]:
+def _settle_evidence(factors: list[Cause]) -> list[Cause]:
     """Call the only difference the cause; one that seems to change nothing alone may do so together with others."""
     if len(factors) == 1 and factors[0].evidence == "recorded":
         why = "nothing else differs that the draw depends on"
@@ -425,11 +425,11 @@ def _certain(factors: list[Cause]) -> list[Cause]:
     return [msgspec.structs.replace(cause, evidence="recorded") for cause in factors]
 
 
-def _excluded(cause: Cause, detail: str = "") -> Cause:
+def _exclude(cause: Cause, detail: str = "") -> Cause:
     return msgspec.structs.replace(cause, evidence="excluded", detail=detail)
 
 
-def _of_logits(
+def _weigh_origins(
     one: RecordedStep,
     other: RecordedStep,
     origins: Sequence[Cause],
@@ -454,21 +454,21 @@ def _of_logits(
     far = shift.distance > FAR if not measured or shift.apart is None else shift.apart > max(measured)
     if far and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
-        found.append(_cause("weights", "different weights", evidence=evidence, since=shift.since, detail=away))
+        found.append(_cause_of("weights", "different weights", evidence=evidence, since=shift.since, detail=away))
     elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
         ties = [step.token.near_tie for step in (one, other) if step.token is not None]
         if any(ties) or (set(ties) <= {None} and not far):
-            found.append(_near_tie(one, other, shift, evidence))
+            found.append(_make_near_tie(one, other, shift, evidence))
     if not found or (not origins and not far):
         away = (
             "probably another machine or llama.cpp build, or different weights behind the same header (the model's own "
             f"distributions are {shift.distance:.2g} apart in total variation)"
         )
-        found.append(_cause("unknown", "no recorded setting differs", since=shift.since, detail=away))
+        found.append(_cause_of("unknown", "no recorded setting differs", since=shift.since, detail=away))
     return found
 
 
-def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidence: Evidence) -> Cause:
+def _make_near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidence: Evidence) -> Cause:
     margins = []
     for step, rival in ((one, other), (other, one)):
         ahead = None
@@ -476,25 +476,25 @@ def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidenc
             ahead = lead(step.token, step.id, rival.id)
         margins.append("the other was cut" if ahead is None else f"{ahead:.3g} ahead")
     moved = f"the logits differ by up to {shift.largest:.3g}" if shift.largest is not None else ""
-    return _cause("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
+    return _cause_of("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
 
 
 _EXCHANGES: tuple[Kind, ...] = ("knob", "order", "constraint", "dice", "state")
 
 
-def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> Cause:
+def _test_exchange(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> Cause:
     """Return the cause, `shown` if with it alone one of the steps draws the other's token; None stands for the logits.
 
     `excluded` is said of what changes neither step's draw.
     """
-    found = cause or _cause("unknown", "logits")
-    sides = [(step, _with(step)) for step in (one, other)]
+    found = cause or _cause_of("unknown", "logits")
+    sides = [(step, _read_inputs(step)) for step in (one, other)]
     steps = [(step, made) for step, made in sides if made is not None]
-    if len(steps) < 2 or any(_draw(step, made) != step.id for step, made in steps):
+    if len(steps) < 2 or any(_draw_again(step, made) != step.id for step, made in steps):
         return found
     told, unchanged = [], 0
     for (step, made), (rival, theirs), side in zip(steps, reversed(steps), ("left", "right"), strict=True):
-        drawn = _draw(rival, made) if cause is None else _draw(step, _exchange(made, theirs, cause))
+        drawn = _draw_again(rival, made) if cause is None else _draw_again(step, _exchange_input(made, theirs, cause))
         # The rival's logits with this step's knobs are this step with the logits exchanged.
         if drawn == rival.id:
             told.append(side)
@@ -503,15 +503,15 @@ def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> C
         which = "either reply" if len(told) == 2 else f"the {told[0]} reply"
         detail = f"with it exchanged, {which} draws the other's token"
         return msgspec.structs.replace(found, evidence="shown", detail=detail)
-    return _excluded(found) if unchanged == 2 else found
+    return _exclude(found) if unchanged == 2 else found
 
 
-def _draw(step: RecordedStep, made: _With) -> int | None:
+def _draw_again(step: RecordedStep, made: _DrawInputs) -> int | None:
     assert step.token is not None
     return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
 
 
-def _exchange(made: _With, theirs: _With, cause: Cause) -> _With:
+def _exchange_input(made: _DrawInputs, theirs: _DrawInputs, cause: Cause) -> _DrawInputs:
     if cause.kind == "constraint":
         return made._replace(refused=theirs.refused)
     if cause.kind == "dice":

@@ -30,11 +30,11 @@ def cause_line(cause: Cause, names: Names) -> str:
     values = (f"{name} {show_piece(value)}" for value, name in zip((cause.left, cause.right), names, strict=True))
     told = f": {', '.join(values)}" if cause.left or cause.right else ""
     since = f", from token {cause.since} on" if cause.since else ""
-    detail = f" ({_named(cause.detail, names)})" if cause.detail else ""
+    detail = f" ({_insert_names(cause.detail, names)})" if cause.detail else ""
     return f"{_WEIGHT[cause.evidence]}: {cause.name}{told}{since}{detail}"
 
 
-def _named(detail: str, names: Names) -> str:
+def _insert_names(detail: str, names: Names) -> str:
     return detail.replace("the left reply", f"the {names[0]} reply").replace("the right reply", f"the {names[1]} reply")
 
 
@@ -62,7 +62,7 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     if not merged:
         return
     chosen = [step.id for step in (left, right)]
-    likely = {i: max(_share(c[i]) for c in columns if i in c) for i in merged}
+    likely = {i: max(_likely_share(c[i]) for c in columns if i in c) for i in merged}
     by_probability = [i for i in sorted(likely, key=lambda i: -likely[i]) if likely[i] > 0]
     rows = list(dict.fromkeys([*by_probability[:SHOWN], *(i for i in chosen if i is not None)]))
     pieces = {i: f"{show_piece(merged[i].text)} ({i})" if i in merged else f"({i})" for i in rows}
@@ -74,23 +74,23 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     for i in rows:
         padding = " " * (width - cells(pieces[i]))
         told = " ".join(mark for mark, one in zip(marks, chosen, strict=True) if one == i)
-        yield f"{pieces[i]}{padding}  {_cell(columns[0].get(i))}   {_cell(columns[1].get(i))}  {told}".rstrip()
+        yield f"{pieces[i]}{padding}  {_render_cell(columns[0].get(i))}   {_render_cell(columns[1].get(i))}  {told}".rstrip()
 
 
-def _cell(candidate: Candidate | None) -> str:
+def _render_cell(candidate: Candidate | None) -> str:
     if candidate is None:
         return f"{'-':>9}{'-':>9}{'-':>9}"
-    model, noise = _told(math.exp(candidate.logprob), ".6f"), _told(candidate.noise, ".4f")
+    model, noise = _format_number(math.exp(candidate.logprob), ".6f"), _format_number(candidate.noise, ".4f")
     kept = candidate.probability > 0 or math.isnan(candidate.probability) or candidate.removed_by == TEMPERATURE
-    after = _told(candidate.probability, ".6f") if kept else (candidate.removed_by or "cut")[:8]
+    after = _format_number(candidate.probability, ".6f") if kept else (candidate.removed_by or "cut")[:8]
     return f"{model:>9}{after:>9}{noise:>9}"
 
 
-def _told(number: float, form: str) -> str:
+def _format_number(number: float, form: str) -> str:
     return "-" if math.isnan(number) else format(number, form)
 
 
-def _share(candidate: Candidate) -> float:
+def _likely_share(candidate: Candidate) -> float:
     """Return a candidate's probability after the chain; the model's own where a server does not report that."""
     shares = (candidate.probability, math.exp(candidate.logprob))
     return next((share for share in shares if not math.isnan(share)), 0.0)
@@ -156,4 +156,4 @@ def side_dict(step: RecordedStep) -> dict[str, Any] | None:
 
 def cause_dict(cause: Cause, names: Names) -> dict[str, Any]:
     found = {"kind": cause.kind, "name": cause.name, names[0]: cause.left, names[1]: cause.right}
-    return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _named(cause.detail, names)}
+    return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _insert_names(cause.detail, names)}

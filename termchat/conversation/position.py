@@ -46,7 +46,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in reversed(spans) if span.node.start is not None)
     record = node.settings_before(index)
-    position = Position(ids, done, next(seeds, None), None, _state(spans, index))
+    position = Position(ids, done, next(seeds, None), None, _state_before(spans, index))
     if record is None:
         return position
     return position._replace(
@@ -54,7 +54,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     )
 
 
-def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
+def _state_before(spans: Sequence[Span], index: int) -> dict[str, float]:
     """Return what a record holds of it, or what follows from the last token before."""
     node = spans[-1].node
     if index in node.tokens.states:

@@ -35,7 +35,7 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
         facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
     message = conversation.nodes.get(spans[0].node.parent or 0)
     facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
-    reached = [settings for span in spans for settings in _reached(span)]
+    reached = [settings for span in spans for settings in _settings_reached(span)]
     if start is not None and reached:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
     constrained = [shown(settings.constraint) for settings in reached]
@@ -71,7 +71,7 @@ def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
     return left.get(_FILE) == right.get(_FILE)
 
 
-def _reached(span: Span) -> list[SettingsRecord]:
+def _settings_reached(span: Span) -> list[SettingsRecord]:
     """Return the settings with which tokens of a span were drawn, in order."""
     node = span.node
     begun = zip(node.settings_at, node.settings, strict=True)

@@ -45,7 +45,7 @@ def in_force(settings: SettingsRecord) -> list[str]:
     """List every knob that does something, as "temperature 0.8", and the rules."""
     acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
     held = values(settings)
-    shown = ((KNOBS[name], value) for name, value in held.items() if not _idle(name, held))
+    shown = ((KNOBS[name], value) for name, value in held.items() if not _is_idle(name, held))
     knobs = [
         f"{knob.name} {knob.show(value)}"
         for knob, value in shown
@@ -67,8 +67,8 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     """
     old, new = values(before), values(after)
     texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
-    changed = [name for name in new if old[name] != new[name] and not _idle(name, old) and not _idle(name, new)]
-    told = [_change(KNOBS[name], old[name], new[name], texts) for name in changed]
+    changed = [name for name in new if old[name] != new[name] and not _is_idle(name, old) and not _is_idle(name, new)]
+    told = [_describe_change(KNOBS[name], old[name], new[name], texts) for name in changed]
     places = {after.origin.get(name, "") for name in changed}
     named = next(iter(places)) if len(places) == 1 else ""
     told = [f"{named}: {told[0]}", *told[1:]] if " " in named else told  # as in "preset creative"
@@ -83,19 +83,19 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     return told
 
 
-def _idle(name: str, held: Mapping[str, Value]) -> bool:
+def _is_idle(name: str, held: Mapping[str, Value]) -> bool:
     """Return whether a knob does nothing since the one that it needs is off."""
     needs = KNOBS[name].needs
     return bool(needs) and KNOBS[needs].is_off(held[needs])
 
 
-def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
+def _describe_change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
     """Describe the change of a knob: of biases only the changed ones, with their token's text; of an order the moved stage."""
     plain = f"{knob.name} {knob.show(old)} → {knob.show(new)}"
     if not isinstance(old, tuple) or not isinstance(new, tuple):
         return plain
     if knob.kind == "order":
-        return _moved(old, new) or plain
+        return _describe_move(old, new) or plain
     if knob.kind != "biases":
         return plain
     names = {parse(bias).name for bias in new}
@@ -107,7 +107,7 @@ def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str
     return f"{knob.name} " + " ".join(f"{bias.name} {bias.amount or 'off'}" for bias in known)
 
 
-def _moved(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+def _describe_move(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """ "order: min_p before top_k"; "" where more than one stage has another place."""
     for at, stage in enumerate(new):
         if stage in old and [one for one in old if one != stage] == [one for one in new if one != stage]:
@@ -182,9 +182,9 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
 def label_forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
     """Label the forks of the chat that is shown: '2 other branches: "gentle"'. `but` are nodes that do not count."""
     forks = {place: [node for node in nodes if node.number not in but] for place, nodes in conversation.forks().items()}
-    return {place: _branches(nodes) for place, nodes in forks.items() if nodes}
+    return {place: _describe_branches(nodes) for place, nodes in forks.items() if nodes}
 
 
-def _branches(nodes: list[Node]) -> str:
+def _describe_branches(nodes: list[Node]) -> str:
     names = ", ".join(f'"{one_line(node.name, _LONGEST)}"' for node in nodes if node.name)
     return ("1 other branch" if len(nodes) == 1 else f"{len(nodes)} other branches") + (f": {names}" if names else "")

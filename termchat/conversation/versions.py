@@ -27,7 +27,7 @@ class Versions:
         """Return which of its versions the turn between these nodes is, from 0, and the number of the node that each of them
         ends in: of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
         this = last if first.role == "assistant" else first
-        ends = self._replies(first, last) if first.role == "assistant" else self._messages(first)
+        ends = self._reply_versions(first, last) if first.role == "assistant" else self._message_versions(first)
         return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
 
     def of_prompt(self) -> tuple[int, list[list[int]]]:
@@ -39,7 +39,7 @@ class Versions:
         shown = self._chat.system
         return (list(firsts).index(shown), list(firsts.values())) if shown in firsts else (0, [[]])
 
-    def _messages(self, message: Node) -> list[int]:
+    def _message_versions(self, message: Node) -> list[int]:
         system = self._chat.system_of(message.number)
         return [
             node.number
@@ -49,7 +49,7 @@ class Versions:
             and (node is message or node.number not in self._requests)
         ]
 
-    def _replies(self, first: Node, last: Node) -> list[int]:
+    def _reply_versions(self, first: Node, last: Node) -> list[int]:
         ends: list[tuple[int, int]] = []
         """The number of the node that begins to differ, and of the one that a version ends in."""
         waiting = [(node.number, node) for node in self._chat.children(first.parent) if node.role == "assistant"]

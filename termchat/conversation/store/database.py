@@ -58,7 +58,7 @@ class StoreError(Exception):
 
 def is_damage(error: BaseException) -> bool:
     """Return whether the file itself is broken, and not only out of reach."""
-    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.Error) and _error_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain(error: Exception, path: Path) -> str:
@@ -67,7 +67,7 @@ def explain(error: Exception, path: Path) -> str:
         return error.message
     if isinstance(error, OSError):
         return f"{error.strerror or error} ({error.filename or path})"
-    return f"{REASONS.get(_code(error), str(error))} ({path})"
+    return f"{REASONS.get(_error_code(error), str(error))} ({path})"
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -88,16 +88,16 @@ def connect(path: Path) -> sqlite3.Connection:
     db.text_factory = as_text
     try:
         if not _check_schema(db, path):
-            _create(db, path)
+            _create_tables(db, path)
         _add_tables(db)  # a file from before the first release may lack one
-        _start_log(db)
+        _start_wal(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _start_log(db: sqlite3.Connection) -> None:
+def _start_wal(db: sqlite3.Connection) -> None:
     """Have changes written to a log ahead; here SQLite itself waits for no other process that does the same."""
     end = time.monotonic() + BUSY_S
     while True:
@@ -105,7 +105,7 @@ def _start_log(db: sqlite3.Connection) -> None:
             db.execute("PRAGMA journal_mode=WAL").fetchone()
             return
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if _error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.01)
 
@@ -115,18 +115,18 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        return _opened(address, path)
+        return _open_checked(address, path)
     except sqlite3.OperationalError as error:
         may_write = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
         # For a reader, too, SQLite makes an index of the log; without a log it can do without.
         if may_write and not (
-            _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
+            _error_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
         ):
             raise
-        return _opened(f"{address}&immutable=1", path)
+        return _open_checked(f"{address}&immutable=1", path)
 
 
-def _code(error: BaseException) -> int:
+def _error_code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -147,7 +147,7 @@ def _check_kinds(path: Path) -> None:
             )
 
 
-def _opened(address: str, path: Path) -> sqlite3.Connection:
+def _open_checked(address: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
     try:
@@ -188,7 +188,7 @@ def _add_tables(db: sqlite3.Connection) -> None:
         db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join((*columns, *KEYS.get(table, ())))})")
 
 
-def _create(db: sqlite3.Connection, path: Path) -> None:
+def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     with db:
         db.execute("BEGIN IMMEDIATE")
         if not _check_schema(db, path):

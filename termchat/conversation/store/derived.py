@@ -121,7 +121,7 @@ def with_unfinished(db: sqlite3.Connection, summaries: list[SessionSummary]) -> 
 def refresh(db: sqlite3.Connection, session: str) -> None:
     """Bring the index in line with a chat: its title, its messages, its ended replies, and those that others grew from."""
     db.execute(ADD_TALLY, (session,))
-    tally = _tally(db, session)
+    tally = _find_tally(db, session)
     if tally is None:
         return
     title, indexed = db.execute(TITLES, (session, tally)).fetchone()
@@ -138,7 +138,7 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
 
 def remove(db: sqlite3.Connection, session: str) -> None:
     """Remove a chat from the index."""
-    tally = _tally(db, session)
+    tally = _find_tally(db, session)
     if tally is not None:
         db.execute("DELETE FROM texts WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295", (tally,))
         db.execute("DELETE FROM tallies WHERE number = ?", (tally,))
@@ -171,6 +171,6 @@ def set_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens:
     db.execute(ADD_FOLDED, (number, folded(text) + _PAD))
 
 
-def _tally(db: sqlite3.Connection, session: str) -> int | None:
+def _find_tally(db: sqlite3.Connection, session: str) -> int | None:
     row = db.execute("SELECT number FROM tallies WHERE session = ?", (session,)).fetchone()
     return int(row[0]) if row is not None else None

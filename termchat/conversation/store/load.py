@@ -45,21 +45,21 @@ def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Sessi
     Raises:
         StoreError: nothing of it can be read.
     """
-    row = next(_named(db, _INFO, session), None)
+    row = next(_read_named(db, _INFO, session), None)
     if row is None:
         return None
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"][:LONGEST_TITLE]
-    packed = _packed(db, session)
+    packed = _read_packed(db, session)
     end = set[int]()
     if most is not None:
         path = db.execute(_PATH, (session,)).fetchall()
         end = {number for number, _ in path[:most]} if not any(deleted for _, deleted in path) else end
-    for node in list(_named(db, _NODES, session)):
+    for node in list(_read_named(db, _NODES, session)):
         if end and node["parent"] not in end:
             node |= {"parent": None, "at": 0}
         if not end or node["number"] in end:
-            _grow(db, session, conversation, node, packed)
+            _grow_node(db, session, conversation, node, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
         problem = f"the chat {one_line(row['title'], 60) or session} is damaged: none of its messages can be read"
@@ -128,14 +128,14 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
     return found[1] if found is not None and found[1].step == step else None
 
 
-def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
+def _read_packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
     """Read the packed replies that were made from just the records that are there now."""
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
     found = db.execute("SELECT node, records, CAST(packed AS BLOB) FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}
 
 
-def _grow(
+def _grow_node(
     db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any], packed: dict[int, bytes]
 ) -> None:
     """Attach a node to its parent and add its records."""
@@ -163,7 +163,7 @@ def _grow(
         node.add(record)
 
 
-def _named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:
+def _read_named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:
     cursor = db.execute(statement, values)
     names = [column[0] for column in cursor.description]
     return (dict(zip(names, row, strict=True)) for row in cursor)

@@ -87,11 +87,11 @@ def _copy_rows(damaged: Path, db: sqlite3.Connection) -> int:
                     if table == "nodes":  # of a chat without a turn there is nothing to read
                         chats.add(row[0])
     for (session,) in db.execute(_UNNAMED).fetchall():
-        _name(db, session)
+        _name_chat(db, session)
     return len(chats)
 
 
-def _name(db: sqlite3.Connection, session: str) -> None:
+def _name_chat(db: sqlite3.Connection, session: str) -> None:
     """Make a row for a chat that lost its own, from its id and its turns; its settings are gone."""
     (words,) = db.execute(_FIRST_WORDS, (session,)).fetchone() or ("",)
     (blob,) = db.execute(_FIRST_RECORD, (session,)).fetchone() or (None,)

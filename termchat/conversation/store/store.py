@@ -177,7 +177,7 @@ class Store:
         """Read the records of a reply, in order, those that could not be written yet among them; up to a damaged one."""
         moved = self.current(session)
         with self._writer.between_writes() as operations:
-            queued = _operations_on(operations, session, number)
+            queued = _select_operations(operations, session, number)
             # While the node itself is not written, a node of its number is another process's.
             is_written = not any(op.does is ADD_NODE for op in queued)
             rows = self._read(lambda db: list(load.records(db, moved, number))) if is_written else None
@@ -198,7 +198,7 @@ class Store:
         It reads a few records, however many the reply has, and never waits for one that is being written.
         """
         # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
-        queue = _operations_on(self._writer.queued(), session, number)
+        queue = _select_operations(self._writer.queued(), session, number)
         moved = self.current(session)
         waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
 
@@ -271,7 +271,7 @@ class Store:
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """Begin a chat; return its id. Its nodes come with `add_node`; until there is one it is not listed."""
         now = time.time()
-        session = _new_id(now)
+        session = _make_id(now)
         self._live[session] = conversation
         title, system = well_formed(conversation.title), well_formed(conversation.first_system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
@@ -346,7 +346,7 @@ class Store:
         """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a conversation,
         which goes on in the copy, it has the nodes of that and no other.
         """
-        copy, source = _new_id(time.time()), self.current(session)
+        copy, source = _make_id(time.time()), self.current(session)
         newest, seq = deleting.ALL - 1, deleting.ALL
         if conversation is not None:
             self._live[copy] = conversation
@@ -437,13 +437,13 @@ class Store:
         return written
 
 
-def _operations_on(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
+def _select_operations(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
     """Select the operations that add a node, or records of it."""
     added = [op for op in operations if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
     return [op for op in added if op.values[0] == number]
 
 
-def _new_id(now: float) -> str:
+def _make_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
 
 

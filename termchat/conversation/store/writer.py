@@ -84,7 +84,7 @@ class Writer:
         self._attempts, self._due, self._last, self._tidied = 0, 0.0, 0.0, 0.0
         self._wake = threading.Condition()
         self._commit = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="termchat-store", daemon=True)
+        self._thread = threading.Thread(target=self._write_batches, name="termchat-store", daemon=True)
         self._thread.start()
 
     def put(self, *operations: Operation) -> None:
@@ -138,9 +138,9 @@ class Writer:
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _write_batches(self) -> None:
         while self._wait_until_due():
-            self._attempt()
+            self._attempt_batch()
             self._complete_index()
         self._disconnect()
 
@@ -167,18 +167,18 @@ class Writer:
             self._due = math.inf
             return True
 
-    def _attempt(self) -> None:
+    def _attempt_batch(self) -> None:
         with self._commit:
             batch = self.queued()
             problem: str | None = None
             try:
                 try:
-                    self._transact(batch)
+                    self._write_batch(batch)
                 except sqlite3.DatabaseError as error:
                     if not database.is_damage(error):
                         raise
                     self._disconnect(error)
-                    self._transact(batch)  # it is opened again, and repaired then
+                    self._write_batch(batch)  # it is opened again, and repaired then
             except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
                 problem = database.explain(error, self._path)
                 self._disconnect(error)
@@ -218,7 +218,7 @@ class Writer:
                 self._schedule(self._tidied + REST_S)
             self._wake.notify_all()
 
-    def _transact(self, batch: tuple[Operation, ...]) -> None:
+    def _write_batch(self, batch: tuple[Operation, ...]) -> None:
         db = self._connect()
         if not batch:
             return
@@ -226,9 +226,9 @@ class Writer:
         db.execute(f"PRAGMA synchronous={'FULL' if _is_durable(batch) else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
         for operation in batch:
-            self._apply(db, operation, moved, notices)
+            self._apply_operation(db, operation, moved, notices)
         for session in dict.fromkeys(moved.get(op.session, op.session) for op in batch if op.indexed):
-            self._apply(db, Operation(derived.refresh, session, ()), moved, notices)
+            self._apply_operation(db, Operation(derived.refresh, session, ()), moved, notices)
         db.execute("COMMIT")
         self._log = store_files.identity(self._real.with_name(self._real.name + "-wal"))
         self._written.update(moved.get(operation.session, operation.session) for operation in batch)
@@ -238,7 +238,7 @@ class Writer:
         self.moved = moved
         self._notices.extend(notices)
 
-    def _apply(
+    def _apply_operation(
         self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
     ) -> None:
         session = moved.get(operation.session, operation.session)
@@ -260,7 +260,7 @@ class Writer:
             moved[operation.session] = copy
             taken = "Another running termchat has continued this chat."
             notices.append(StoreNotice(taken, "From here on, this one is saved as a copy."))
-            self._apply(db, operation, moved, notices)
+            self._apply_operation(db, operation, moved, notices)
             return
         if operation.claims:
             self._claims.hold(session, operation.claimed)
@@ -274,9 +274,9 @@ class Writer:
             self._rescued = {table: list(schema.read(self._db, table, self._written)) for table in schema.OF_CHATS}
             self._disconnect()
         if self._db is None:
-            self._open()
+            self._open_file()
         assert self._db is not None
-        self._restore(self._db)
+        self._restore_rescued(self._db)
         return self._db
 
     def _disconnect(self, error: BaseException | None = None) -> None:
@@ -290,7 +290,7 @@ class Writer:
             if store_files.identity(self._real) != self._identity:
                 store_files.drop_log(self._real, self._log)
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         """Open the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
         self._real = store_files.real(self._path)
         if store_files.is_emptied(self._real) or store_files.is_broken(self._real):
@@ -316,7 +316,7 @@ class Writer:
             raise
         self._db, self._incomplete = db, True
 
-    def _restore(self, db: sqlite3.Connection) -> None:
+    def _restore_rescued(self, db: sqlite3.Connection) -> None:
         if not any(self._rescued.values()):
             return
         with db:

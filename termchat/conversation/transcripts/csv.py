@@ -37,13 +37,13 @@ _NOTHING = frozenset(
 
 def lines(conversation: Conversation, _: Session, records: Records) -> Iterator[str]:
     """Yield the column names, then the tokens of each reply in the order in which they were drawn."""
-    yield _row(COLUMNS)
+    yield _format_row(COLUMNS)
     for number in sorted(conversation.nodes):
         if conversation.nodes[number].role == "assistant":
-            yield from (_row((number, *cells)) for cells in _tokens(records(number)))
+            yield from (_format_row((number, *cells)) for cells in _token_rows(records(number)))
 
 
-def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
+def _token_rows(records: Iterable[Record]) -> Iterator[list[object]]:
     knobs: dict[int, list[object]] = {}
     unknown: list[object] = [""] * len(KNOBS)
     seed: int | str = ""
@@ -52,20 +52,20 @@ def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
             seed = record.seed
         elif isinstance(record, SettingsRecord):
             in_force = {**values(record), "seed": seed}
-            knobs[record.number] = [_cell(in_force.get(name, "")) for name in KNOBS]
+            knobs[record.number] = [_format_cell(in_force.get(name, "")) for name in KNOBS]
         elif isinstance(record, Token):
             lacking = untold(record)
-            cells = ("" if name in lacking else _cell(getattr(record, name)) for name in FIELDS)
+            cells = ("" if name in lacking else _format_cell(getattr(record, name)) for name in FIELDS)
             yield [*cells, record.unlisted or "", *knobs.get(record.settings, unknown)]
 
 
-def _row(cells: tuple[object, ...]) -> str:
+def _format_row(cells: tuple[object, ...]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(cells)
     return line.getvalue()
 
 
-def _cell(value: object) -> object:
+def _format_cell(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):

@@ -33,10 +33,10 @@ def facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]
     starts = (span.node.start for span in conversation.path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
     if len(wrote) > 1:
-        yield "models", "; ".join(_model(identity.name, identity) for identity in wrote)
+        yield "models", "; ".join(_describe_model(identity.name, identity) for identity in wrote)
     else:
         identity = wrote[0] if wrote else info.model.identity
-        yield "model", _model((identity.name if identity else "") or info.model.name, identity)
+        yield "model", _describe_model((identity.name if identity else "") or info.model.name, identity)
     if info.created:
         yield "date", f"{datetime.fromtimestamp(info.created).astimezone():%Y-%m-%d %H:%M %z}"
     if conversation.raw:
@@ -94,7 +94,7 @@ def plain_line(text: str) -> str:
     return " ".join(sanitize(text).split())
 
 
-def _model(name: str, identity: ModelIdentity | None) -> str:
+def _describe_model(name: str, identity: ModelIdentity | None) -> str:
     details = [identity.architecture, identity.quantization, file_name(identity.path)] if identity else []
     known = ", ".join(detail for detail in details if detail)
     return plain_line(name or "unknown") + (f" ({plain_line(known)})" if known else "")

@@ -94,11 +94,11 @@ def _group_on_page(conversation: Conversation, walks: Mapping[int, Node], path: 
     order = [*(walk for walk in ranked if walk in walks), *(walk for walk in walks if walk not in ranked)]
     shown = [
         WalkOnPage(
-            walk + 1, walks[walk], labels[walk], list(_figures(walks[walk], ranked.get(walk))), walks[walk].number in path
+            walk + 1, walks[walk], labels[walk], list(_list_figures(walks[walk], ranked.get(walk))), walks[walk].number in path
         )
         for walk in order
     ]  # fmt: skip
-    title = _title(group, len(walks), at if origin.role == "assistant" else 0)
+    title = _build_title(group, len(walks), at if origin.role == "assistant" else 0)
     return GroupOnPage(title, origin, at, shown, next((node.beams for node in walks.values() if node.beams), []))
 
 
@@ -113,7 +113,7 @@ def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
     return {walk: " · ".join(f"{name} {each[name]}" for name in names if name in each) for walk, each in facts.items()}
 
 
-def _title(group: Group, walks: int, at: int) -> str:
+def _build_title(group: Group, walks: int, at: int) -> str:
     """Build the title, as "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
     of = f" of {group.size}" if walks < group.size else ""  # some were deleted, or have no room
     count = f"{walks}{of} walk{'s' if max(walks, group.size) > 1 else ''}"
@@ -135,7 +135,7 @@ def _title(group: Group, walks: int, at: int) -> str:
     return plain_line("; ".join(told))
 
 
-def _figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
+def _list_figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
     if ranked is not None and ranked.score is not None and ranked.votes is None:
         yield "score", figure(ranked.score)
     if ranked is not None and ranked.answer is not None:

@@ -158,15 +158,15 @@ def keep(store: Store, transcript: Transcript) -> str:
         for record in transcript.records(number):
             store.add_record(session, number, record)
             if next(counts) % _AT_ONCE == 0:
-                _written(store)
+                _await_writes(store)
     store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
     if info.created and info.updated:
         store.date(session, *sorted(min(seconds, time.time()) for seconds in (info.created, info.updated)))
-    _written(store)
+    _await_writes(store)
     return session
 
 
-def _written(store: Store) -> None:
+def _await_writes(store: Store) -> None:
     if not store.flush(_PATIENCE):
         raise StoreError(
             f"the chat could not be saved: {store.problem() or 'the disk is too slow'}", "Fix that and try again."

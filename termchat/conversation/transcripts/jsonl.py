@@ -28,7 +28,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     session = SessionLine(
         version=VERSION, format=FORMAT, termchat=termchat.__version__, id=info.id,
         title=conversation.title[:LONGEST_NAME], system=conversation.first_system, raw=conversation.raw,
-        leaf=conversation.leaf, created=_iso(info.created), updated=_iso(info.updated), model=_elsewhere(info.model),
+        leaf=conversation.leaf, created=_to_iso(info.created), updated=_to_iso(info.updated), model=_portable(info.model),
         tuning=info.tuning, breakpoints=info.breakpoints, view=info.view,
     )  # fmt: skip
     yield _json(to_dict(session))
@@ -59,14 +59,14 @@ def chats(path: Path) -> Iterator[Transcript]:
     yield read(path)
 
 
-def _elsewhere(model: ModelRef) -> ModelRef:
+def _portable(model: ModelRef) -> ModelRef:
     """Return the model as another machine may know it: its file without the folder."""
     identity = without_folder(model.identity)
     # A chat that was taken in knows no path of its own.
     return ModelRef(model.name, file_name(model.path) or (identity.path if identity is not None else ""), identity)
 
 
-def _iso(seconds: float) -> str | None:
+def _to_iso(seconds: float) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 

@@ -150,7 +150,7 @@ def _decode_patiently(data: bytes) -> Any:
         raise LineError("not a line of a transcript")
     _check_versions(kind, found)
     try:
-        return msgspec.convert(_with_numbers(found, kind), _twin(kind))
+        return msgspec.convert(_fill_numbers(found, kind), _make_twin(kind))
     except msgspec.MsgspecError as error:
         raise LineError(str(error)) from None
 
@@ -180,19 +180,19 @@ def _check_walk(start: Start) -> None:
             raise LineError(f"unknown knob {knob.name!r:.40} in a grid")
 
 
-def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
+def _fill_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
     """Return the value with a number for `null` where one is expected (see `to_dict`)."""
     if kind is float:
         return null if value is None else value
     inner = typing.get_args(kind)
     if isinstance(value, list) and inner:
-        return [_with_numbers(item, inner[0]) for item in value]
+        return [_fill_numbers(item, inner[0]) for item in value]
     if isinstance(value, dict):
         hints = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
         otherwise = inner[-1] if inner else None
         left_out = UNTOLD.get(kind, {})
         return {
-            name: _with_numbers(item, hints.get(name, otherwise), -math.inf if name in left_out else math.nan)
+            name: _fill_numbers(item, hints.get(name, otherwise), -math.inf if name in left_out else math.nan)
             for name, item in value.items()
         }
     return value
@@ -201,17 +201,17 @@ def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
 _twins: dict[type, Any] = {}
 
 
-def _twin(kind: Any) -> Any:
+def _make_twin(kind: Any) -> Any:
     """Return the type that reads JSON objects for a type whose own form is an array."""
     inner = typing.get_args(kind)
     if kind is int:
         return Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what the pipe and the store can hold
     if typing.get_origin(kind) in (list, Sequence):
-        return list[_twin(inner[0])]  # type: ignore[misc]
+        return list[_make_twin(inner[0])]  # type: ignore[misc]
     if typing.get_origin(kind) is tuple and inner[-1] is ...:
-        return tuple[_twin(inner[0]), ...]  # type: ignore[misc]
+        return tuple[_make_twin(inner[0]), ...]  # type: ignore[misc]
     if typing.get_origin(kind) is UnionType:
-        return Union[tuple(_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
+        return Union[tuple(_make_twin(one) for one in inner)]  # noqa: UP007 - of a tuple
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return kind
     if not (kind.__struct_config__.array_like or kind in _HOLD_ARRAYS):
@@ -220,7 +220,7 @@ def _twin(kind: Any) -> Any:
         hints = typing.get_type_hints(kind, include_extras=True)
         defaults = {field.name: field.default for field in msgspec.structs.fields(kind)} | UNTOLD.get(kind, {})
         fields: list[Any] = [
-            (name, _twin(hints[name]), *(() if default is msgspec.NODEFAULT else (default,)))
+            (name, _make_twin(hints[name]), *(() if default is msgspec.NODEFAULT else (default,)))
             for name, default in defaults.items()
         ]
         tag: dict[str, Any] = (
@@ -230,4 +230,4 @@ def _twin(kind: Any) -> Any:
     return _twins[kind]
 
 
-_decode = msgspec.json.Decoder(Union[tuple(map(_twin, _KINDS.values()))]).decode  # noqa: UP007
+_decode = msgspec.json.Decoder(Union[tuple(map(_make_twin, _KINDS.values()))]).decode  # noqa: UP007

@@ -120,7 +120,7 @@ class _Reader:
         """
         if not self.line:
             raise LineError("the file is empty")
-        self._close()
+        self._close_node()
         for node in self._chat.nodes.values():
             summary = self._chat.nodes.get(node.omitted.summary or 0) if node.omitted is not None else None
             if summary is not None and summary.role != "assistant":
@@ -139,7 +139,7 @@ class _Reader:
         self._chat = Conversation(line.system, raw=line.raw)
         self._chat.title = line.title
         try:
-            created, updated = (_seconds(time) for time in (line.created, line.updated))
+            created, updated = (_parse_time(time) for time in (line.created, line.updated))
         except ValueError as error:
             raise LineError(f"its time is invalid: {error}") from None
         self._info = Session(line.id, created, updated, line.model, line.tuning, line.breakpoints, line.view)
@@ -147,7 +147,7 @@ class _Reader:
     def _take_node(self, line: NodeLine) -> None:
         if self._session is None:
             raise LineError("a node appears before the chat's first line")
-        self._close()
+        self._close_node()
         nodes = self._chat.nodes
         if line.number in nodes:
             raise LineError(f"node {line.number} appears twice")
@@ -164,12 +164,12 @@ class _Reader:
         node.omitted, node.system = line.omitted, line.system
         if node.role == "user":
             node.prompt_ids = array("i", line.ids)
-        self._begin(node, None if node.role == "user" else len(line.ids))
+        self._begin_node(node, None if node.role == "user" else len(line.ids))
 
     def _take_start(self, line: Start) -> None:
         if self._session is None:
             first = not self._chat.nodes
-            self._close()
+            self._close_node()
             one = next(iter(self._walks.values()), None)
             if one is None or line.group is None or one.group is None or line.group.number != one.group.number:
                 self._walks, one = {}, None
@@ -182,7 +182,7 @@ class _Reader:
                     prompt.prompt_ids = array("i", line.prompt_ids)
                 except OverflowError:
                     raise LineError("a prompt id is not a valid token id") from None
-            self._begin(Node(max(self._chat.nodes) + 1, prompt.number, len(prompt.ids), "assistant"), None)
+            self._begin_node(Node(max(self._chat.nodes) + 1, prompt.number, len(prompt.ids), "assistant"), None)
             assert self._node is not None
             if line.walk is not None:
                 self._walks[line.walk] = self._node
@@ -252,7 +252,7 @@ class _Reader:
             raise LineError(f"its records are larger than {size(MOST_KEPT)}")
         self._packed[node.number].append(packed)
 
-    def _begin(self, node: Node, tokens: int | None) -> None:
+    def _begin_node(self, node: Node, tokens: int | None) -> None:
         if len(self._chat.nodes) >= MOST_NODES:
             raise LineError(f"there are more than {MOST_NODES:,} nodes")
         self._chat.attach(node)
@@ -260,7 +260,7 @@ class _Reader:
         if node.role == "assistant":
             self._packed[node.number] = []
 
-    def _close(self) -> None:
+    def _close_node(self) -> None:
         """Refuse a node with fewer tokens than it said."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
@@ -280,7 +280,7 @@ class _Reader:
     }
 
 
-def _seconds(time: str | None) -> float:
+def _parse_time(time: str | None) -> float:
     seconds = datetime.fromisoformat(time).timestamp() if time else 0.0
     if not 0 <= seconds < codec.LATEST:
         raise ValueError(f"{time:.40} is before 1970 or beyond the year 9998")

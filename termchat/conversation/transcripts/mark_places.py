@@ -44,10 +44,10 @@ def placed(text: str, marks: list[tuple[int, str]]) -> str:
     """Put each mark before the character that it is for, or before the code or the brackets around that."""
     if not marks:
         return text
-    unbroken = _unbroken(text)
+    unbroken = _find_unbroken(text)
     found: defaultdict[tuple[int, str | None, int], list[str]] = defaultdict(list)
     for at, mark in marks:
-        part = _part_at(text, at, unbroken)
+        part = _find_part(text, at, unbroken)
         found[part.begin, part.before, part.blank].append(mark)
     parts, done = [], 0
     for (at, before, blank), told in sorted(found.items(), key=lambda each: each[0][0]):
@@ -58,7 +58,7 @@ def placed(text: str, marks: list[tuple[int, str]]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
+def _find_part(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
     """Find the part before which a mark stands: the one that it is in, or nothing at its own place."""
     if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
         after = _SEEN.search(text, at)
@@ -74,15 +74,15 @@ def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
     return _Unbroken(line, line, "") if is_deep else _Unbroken(at, at)
 
 
-def _unbroken(text: str) -> list[_Unbroken]:
+def _find_unbroken(text: str) -> list[_Unbroken]:
     """Yield blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
-    blocks, other, done = sorted(_blocks(text), key=itemgetter(0, 1)), "", 0
+    blocks, other, done = sorted(_find_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
         done = max(block.end, done)
     other += text[done:]
     found: list[_Unbroken] = []
-    for part in sorted([*blocks, *_spans(other), *_in_brackets(other)], key=lambda part: (part.begin, -part.end)):
+    for part in sorted([*blocks, *_find_spans(other), *_in_brackets(other)], key=lambda part: (part.begin, -part.end)):
         if found and part.begin < found[-1].end:
             found[-1] = found[-1]._replace(end=max(found[-1].end, part.end))
         else:
@@ -94,7 +94,7 @@ def _unbroken(text: str) -> list[_Unbroken]:
     return found
 
 
-def _blocks(text: str) -> Iterator[_Unbroken]:
+def _find_blocks(text: str) -> Iterator[_Unbroken]:
     """Yield blocks of code, as any viewer finds them."""
     if _MAY_BE_CODE.search(text) is None:
         return
@@ -118,7 +118,7 @@ def _is_closed(fence: str, sign: str) -> bool:
     return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}
 
 
-def _spans(text: str) -> Iterator[_Unbroken]:
+def _find_spans(text: str) -> Iterator[_Unbroken]:
     """Yield spans of code, and the escapes and backticks that make none as they stand."""
     paragraph = 0
     opens: list[tuple[int, tuple[int, int]]] = []

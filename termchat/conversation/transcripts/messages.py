@@ -263,12 +263,12 @@ def _build_transcript(
         else:
             messages.append(message)
     if any(message.speaker != "system" for message in messages):
-        yield _transcript(messages, found.model, found.halves)
+        yield _make_transcript(messages, found.model, found.halves)
     elif len(messages) == len(found.messages):
         left_out.add(lines[0], chat or "chat 1", LineError("a chat has no messages"))
 
 
-def _transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Transcript:
+def _make_transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Transcript:
     first = next(at for at, message in enumerate(messages) if message.speaker != "system")
     system, rest = messages[:first], messages[first:]
     chat = Conversation("\n\n".join(message.text for message in system))

@@ -66,32 +66,32 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, _: Session, __: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    yield json.dumps({"messages": [_object(message) for message in said(conversation)]})
+    yield json.dumps({"messages": [_write_message(message) for message in said(conversation)]})
 
 
-def _object(message: ChatMessage) -> dict[str, str]:
+def _write_message(message: ChatMessage) -> dict[str, str]:
     """Build the message; thoughts have the name that servers for reasoning models use."""
     known = {"role": message.speaker, "content": message.text}
     return known | ({"reasoning_content": message.thoughts} if message.thoughts else {})
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    return read(path, _find, _HINT)
+    return read(path, _find_messages, _HINT)
 
 
-def _find(data: bytes) -> FoundMessages:
+def _find_messages(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     if found.messages is not None:
-        return FoundMessages(read_messages(found.messages, _message), found.model or "", halves=halves)
+        return FoundMessages(read_messages(found.messages, _read_message), found.model or "", halves=halves)
     if found.mapping is not msgspec.UNSET:
         raise LineError("ChatGPT's own export format (a tree) is not supported")
     if found.role is None:
         raise LineError("it has neither `messages` nor a `role`")
     message = _Message(found.role, found.content, found.reasoning_content)
-    return FoundMessages(read_messages([message], _message), whole=False, halves=halves)
+    return FoundMessages(read_messages([message], _read_message), whole=False, halves=halves)
 
 
-def _message(message: _Message) -> ChatMessage:
+def _read_message(message: _Message) -> ChatMessage:
     role, content = message.role, message.content
     if role not in _SPEAKERS:
         raise LineError(f"a message with the unsupported role {role!r:.40}")

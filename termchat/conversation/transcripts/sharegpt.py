@@ -41,7 +41,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
-"""How a reply begins that has thoughts; see `_value`."""
+"""How a reply begins that has thoughts; see `_write_value`."""
 
 
 class _Message(msgspec.Struct):
@@ -70,29 +70,29 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    turns = [{"from": _NAMES[message.speaker], "value": _value(message)} for message in said(conversation)]
+    turns = [{"from": _NAMES[message.speaker], "value": _write_value(message)} for message in said(conversation)]
     yield json.dumps({"id": info.id, "conversations": turns})
 
 
-def _value(message: ChatMessage) -> str:
+def _write_value(message: ChatMessage) -> str:
     """Join thoughts and text as collections do, between the tags that most models have."""
     return f"<think>\n{message.thoughts}\n</think>\n\n{message.text}" if message.thoughts else message.text
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    return read(path, _find, _HINT)
+    return read(path, _find_messages, _HINT)
 
 
-def _find(data: bytes) -> FoundMessages:
+def _find_messages(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     several = found.conversations if found.conversations is not None else found.conversation
     if several is None:
-        return FoundMessages(read_messages([found], _message), whole=False, halves=halves)
+        return FoundMessages(read_messages([found], _read_message), whole=False, halves=halves)
     before = [ChatMessage("system", found.system)] if found.system else []
-    return FoundMessages([*before, *read_messages(several, _message)], found.model or "", halves=halves)
+    return FoundMessages([*before, *read_messages(several, _read_message)], found.model or "", halves=halves)
 
 
-def _message(found: _Message) -> ChatMessage:
+def _read_message(found: _Message) -> ChatMessage:
     speaker, text = found.speaker or found.role, found.value if found.value is not None else found.content
     if speaker is None or text is None:
         raise LineError("it has neither `conversations` nor a speaker with text")

@@ -54,7 +54,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     title = text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
-    yield from _head(title)
+    yield from _render_head(title)
     yield f"<header><h1>{title}</h1><ul>"
     told = [*facts(conversation, info)]
     if tree.branches > 1:
@@ -68,11 +68,11 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     yield "</p></header>"
     nodes = conversation.nodes.values()
     forced = any(1 in node.tokens.by_hand for node in nodes)
-    yield from _switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
+    yield from _render_switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
     yield "<main>"
     if _has_system(tree):
-        prompt, which = tree.prompts[tree.prompt], _which(tree.prompt, len(tree.prompts))
-        yield from _section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
+        prompt, which = tree.prompts[tree.prompt], _render_version(tree.prompt, len(tree.prompts))
+        yield from _render_section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
     for turn in tree.chat.turn_spans():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
@@ -80,7 +80,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
         feet = "".join(_foot(span.node, span.count) for span in turn if kind == "reply")
         if kind == "reply":
             feet += "".join(part for group in groups.of_turn(turn) for part in together(group))
-        yield from _section(kind, _name(first, info), _versions(tree, last.number), shown, feet)
+        yield from _render_section(kind, _heading_of(first, info), _render_versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
         yield from data(tree.chat.nodes[number], records)
@@ -91,13 +91,13 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     for group in groups.elsewhere():
         yield from together(group)
     yield "</template>"
-    yield f'<script type="application/json" id="tree">{block(_tree(tree, info))}</script>'
+    yield f'<script type="application/json" id="tree">{block(_tree_data(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
-    yield f"<script>{_asset('page.js')}</script>"
+    yield f"<script>{_read_asset('page.js')}</script>"
     yield "</body></html>"
 
 
-def _tree(tree: PageTree, info: Session) -> dict[str, object]:
+def _tree_data(tree: PageTree, info: Session) -> dict[str, object]:
     """Return what the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
@@ -111,7 +111,7 @@ def _tree(tree: PageTree, info: Session) -> dict[str, object]:
     return {
         "leaf": tree.chat.leaf,
         "nodes": {
-            number: [node.parent, node.at, node.kept(), len(node.ids), _name(node, info)]
+            number: [node.parent, node.at, node.kept(), len(node.ids), _heading_of(node, info)]
             for number, node in nodes.items()
         },
         "versions": lists,
@@ -128,10 +128,10 @@ def _has_system(tree: PageTree) -> bool:
     return len(tree.prompts) > 1 or any(prompt.text for prompt in tree.prompts)
 
 
-def _head(title: str) -> Iterator[str]:
-    script, style = _asset("page.js"), _asset("page.css")
+def _render_head(title: str) -> Iterator[str]:
+    script, style = _read_asset("page.js"), _read_asset("page.css")
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{_hash_source(script)}'; style-src '{_hash_source(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -141,7 +141,7 @@ def _head(title: str) -> Iterator[str]:
     yield f"<title>{title}</title><style>{style}</style></head><body>"
 
 
-def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
+def _render_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
     """Yield the choice of the heat, to which only the style sheet reacts, and the keys to `forced` tokens and `thoughts`."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
@@ -160,24 +160,24 @@ def _switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
     yield "</form>"
 
 
-def _section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
+def _render_section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
     yield f'<section class="turn {kind}"><div class="head"><h2>{text(heading)}</h2>{versions}</div>'
     yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
-def _name(node: Node, info: Session) -> str:
+def _heading_of(node: Node, info: Session) -> str:
     return "You" if node.role == "user" else name_of(node, info)
 
 
-def _versions(tree: PageTree, end: int) -> str:
+def _render_versions(tree: PageTree, end: int) -> str:
     """Return which version of its turn is shown; the arrows are for the script."""
     ways = tree.versions.get(end)
     if ways is None:
         return ""
-    return _which(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
+    return _render_version(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
 
 
-def _which(at: int, count: int) -> str:
+def _render_version(at: int, count: int) -> str:
     """Return the number of a version, and arrows to the others if there are any."""
     if count < 2:
         return ""
@@ -195,12 +195,12 @@ def _piece(tree: PageTree, node: Node, shown: int) -> str:
         content = mark + text(node.written)
     else:
         piece, before = tree.piece(node)
-        forks = {at: _fork(tree, ways, before + at) for at, ways in tree.ways(node).items()}
+        forks = {at: _describe_fork(tree, ways, before + at) for at, ways in tree.ways(node).items()}
         content = "".join(spans(piece, shown, forks))
     return f'<span class="piece" data-node="{node.number}">{content}</span>'
 
 
-def _fork(tree: PageTree, ways: list[Way], token: int) -> str:
+def _describe_fork(tree: PageTree, ways: list[Way], token: int) -> str:
     names = (one_line(tree.chat.nodes[way.node].name, _LONGEST) for way in ways[1:])
     named = [f'"{name}"' for name in names if name]
     return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
@@ -210,10 +210,10 @@ def _foot(node: Node, shown: int) -> str:
     """Return plots and facts of a node of a reply; the plots are of the whole, and hidden where a path takes only a part."""
     part = " part" if shown < node.kept() else ""
     told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
-    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_plots(node))}{told}</div>'
+    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_render_plots(node))}{told}</div>'
 
 
-def _plots(node: Node) -> Iterator[str]:
+def _render_plots(node: Node) -> Iterator[str]:
     """Entropy and time of a node of two tokens or more."""
     tokens, end = node.tokens, node.finished
     times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
@@ -239,9 +239,9 @@ def _plots(node: Node) -> Iterator[str]:
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
-def _hash(source: str) -> str:
+def _hash_source(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")

@@ -45,14 +45,14 @@ class PageTree:
                 tokens, nodes = tokens - len(node.tokens), nodes - 1
             self.chat.attach(copy.copy(node))
         self.chat.leaf = conversation.leaf
-        self.branches, self.held = len(_ends(conversation)), len(_ends(self.chat))
+        self.branches, self.held = len(_find_ends(conversation)), len(_find_ends(self.chat))
         """How many branches the chat has, and how many of them the page."""
         versions = Versions(self.chat)
-        self.versions = self._versions(versions)
+        self.versions = self._version_ways(versions)
         """By the node that a turn ends in, the versions of the turn."""
         self.prompt, firsts = versions.of_prompt()
         """Which of the prompts is shown."""
-        self.prompts = [self._prompt(numbers) for numbers in firsts]
+        self.prompts = [self._prompt_way(numbers) for numbers in firsts]
 
     def others(self) -> list[Node]:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
@@ -74,15 +74,15 @@ class PageTree:
         *_, last = setting_changes.marked(pieces, {})
         return last, sum(span.count for span in spans[:-1])
 
-    def _prompt(self, firsts: list[int]) -> PromptWay:
+    def _prompt_way(self, firsts: list[int]) -> PromptWay:
         chat = self.chat
         leaves = [leaf_of(chat, first, {chat.leaf or 0: 0}) for first in firsts]
         leaf = chat.leaf if not firsts or chat.leaf in leaves else max(leaves)
         return PromptWay(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
 
-    def _versions(self, versions: Versions) -> dict[int, list[Way]]:
+    def _version_ways(self, versions: Versions) -> dict[int, list[Way]]:
         chat = self.chat
-        leaves = _ends(chat)
+        leaves = _find_ends(chat)
         alike: dict[tuple[int, ...], list[Way]] = {}
         found: dict[int, list[Way]] = {}
         for node in chat.nodes.values():
@@ -97,6 +97,6 @@ class PageTree:
         return found
 
 
-def _ends(chat: Conversation) -> set[int]:
+def _find_ends(chat: Conversation) -> set[int]:
     """Return where branches end; the one that is shown may end where another goes on."""
     return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())

@@ -75,12 +75,14 @@ def data(node: Node, records: Records) -> Iterator[str]:
     index = 0
     for record in records(node.number):
         if isinstance(record, Token):
-            yield ("," if index else "") + block([*_token(record), _round(node, index), _short(record.unlisted) or 0])
+            yield ("," if index else "") + block(
+                [*_token_data(record), _round(node, index), _short(record.unlisted) or 0]
+            )
             index += 1
     yield "]</script>"
 
 
-def _token(token: Token) -> list[object]:
+def _token_data(token: Token) -> list[object]:
     most = [*token.candidates[:CANDIDATES]]
     if not any(is_taken(candidate, token) for candidate in most):
         most += [candidate for candidate in token.candidates[CANDIDATES:] if is_taken(candidate, token)]
@@ -92,7 +94,7 @@ def _token(token: Token) -> list[object]:
         *map(_short, (token.logprob, rank, token.probability, token.entropy, token.p_end)),
         token.decode_us,
         token.sample_us,
-        [_candidate(candidate) for candidate in most],
+        [_candidate_data(candidate) for candidate in most],
     ]
 
 
@@ -104,7 +106,7 @@ def _round(node: Node, index: int) -> list[object] | int:
     return [index - made.begin, show_piece(made.by), drafted, made.accepted, made.us, made.decode_us]
 
 
-def _candidate(candidate: Candidate) -> list[object]:
+def _candidate_data(candidate: Candidate) -> list[object]:
     share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
     stage = candidate.removed_by
     removed = loss_of(stage) if stage == TEMPERATURE else sanitize(stage, keep="") if stage else 0

@@ -23,14 +23,14 @@ def together(group: GroupOnPage) -> Iterator[str]:
     yield f'<details class="walks" open data-node="{group.origin.number}" data-at="{group.at}">'
     yield f'<summary><h3>{text(group.title)}</h3></summary><div class="columns">'
     for walk in group.walks:
-        yield from _column(walk)
+        yield from _render_walk(walk)
     yield "</div>"
     if group.beams:
-        yield from _steps(group.beams)
+        yield from _render_steps(group.beams)
     yield "</details>"
 
 
-def _column(walk: WalkOnPage) -> Iterator[str]:
+def _render_walk(walk: WalkOnPage) -> Iterator[str]:
     node = walk.node
     (piece,) = setting_changes.marked([(Span(node, len(node.ids)), node.text())], {})
     label = f' <span class="label">{text(walk.label)}</span>' if walk.label else ""
@@ -41,7 +41,7 @@ def _column(walk: WalkOnPage) -> Iterator[str]:
     yield f'<p class="facts">{text(walk.told)}</p></article>'
 
 
-def _steps(steps: Sequence[Beams]) -> Iterator[str]:
+def _render_steps(steps: Sequence[Beams]) -> Iterator[str]:
     """Yield a row for each step."""
     shown = steps[:MOST_STEPS]
     most = max(len(step.beams) for step in shown)
@@ -51,14 +51,14 @@ def _steps(steps: Sequence[Beams]) -> Iterator[str]:
     heads = ("step", *(f"beam {place + 1}" for place in range(most)), "dropped")
     yield "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead><tbody>"
     for at, step in enumerate(shown):
-        cells = [_beam(beam, begins=not at) for beam in step.beams] + [""] * (most - len(step.beams))
-        dropped = " &nbsp; ".join(_beam(beam, begins=not at) for beam in step.dropped)
+        cells = [_render_beam(beam, begins=not at) for beam in step.beams] + [""] * (most - len(step.beams))
+        dropped = " &nbsp; ".join(_render_beam(beam, begins=not at) for beam in step.dropped)
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f'<tr><th scope="row">{step.step + 1}</th>{row}<td class="dropped">{dropped}</td></tr>'
     yield "</tbody></table></div></details>"
 
 
-def _beam(beam: Beam, *, begins: bool) -> str:
+def _render_beam(beam: Beam, *, begins: bool) -> str:
     parent = "" if begins else f" ← {beam.parent + 1}"
     ended = ", ended" if beam.finished else ""
     return f"<b>{text(show_piece(beam.text))}</b> <span>{figure(beam.score)}{parent}{ended}</span>"
