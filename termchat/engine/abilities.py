@@ -20,56 +20,36 @@ Feature = Literal[
 ]  # fmt: skip
 """What one engine can do and another cannot. Every engine loads, generates and cancels."""
 
-FEATURES: dict[Feature, str] = {
-    "render": "apply the model's chat template",
-    "tokenize": "show the tokens of a text",
-    "continue": "continue from a token",
-    "raw": "complete a text without a chat template",
-    "adjust": "change knobs while a reply runs",
-    "pause": "pause a reply",
-    "step": "draw one token at a time",
-    "force": "force a token",
-    "seeds": "redraw with the same dice",
-    "bias": "ban or boost tokens",
-    "constrain": "constrain replies",
-    "inspect": "inspect a past position",
-    "explain": "explain why a token was not drawn",
-    "score": "redraw a whole reply with different knobs",
-    "walks": "make several replies at once",
-    "beams": "search with beams",
-    "drafts": "draft tokens",
-    "stages": "show what each stage of the chain left",
-    "exact": "make a reply again bit for bit",
-}
-"""Each feature as a verb: "this engine cannot …"."""
-
-ALL_FEATURES = frozenset(FEATURES)
-
 Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks", "batches", "exact"]
 """The abilities that are there or not, and that features need."""
 
-_NEEDED: dict[Feature, tuple[Ability, ...]] = {
-    "render": ("tokenizer",),
-    "tokenize": ("tokenizer",),
-    "continue": ("ids",),
-    "raw": ("ids",),
-    "adjust": ("ids",),  # an engine that begins anew goes on from the ids that are there
-    "pause": ("ids",),  # so it does behind a pause, a step, or a token that is forced
-    "step": ("ids",),
-    "force": ("ids",),
-    "seeds": ("ids", "client_draw"),
-    "bias": ("ids", "tokenizer"),
-    "constrain": ("grammar",),
-    "inspect": ("ids", "rewind"),
-    "explain": ("ids", "rewind"),  # an engine that draws there tells less: nothing of its chain
-    "score": ("ids", "client_draw", "rewind"),
-    "walks": ("ids", "walks"),
-    "beams": ("ids", "client_draw", "batches"),
-    "drafts": ("ids", "client_draw", "batches"),
-    "stages": ("ids", "client_draw"),
-    "exact": ("exact",),
+_FEATURES: dict[Feature, tuple[str, tuple[Ability, ...]]] = {
+    "render": ("apply the model's chat template", ("tokenizer",)),
+    "tokenize": ("show the tokens of a text", ("tokenizer",)),
+    "continue": ("continue from a token", ("ids",)),
+    "raw": ("complete a text without a chat template", ("ids",)),
+    "adjust": ("change knobs while a reply runs", ("ids",)),  # an engine that begins anew goes on from the ids
+    "pause": ("pause a reply", ("ids",)),  # so it does behind a pause, a step, or a token that is forced
+    "step": ("draw one token at a time", ("ids",)),
+    "force": ("force a token", ("ids",)),
+    "seeds": ("redraw with the same dice", ("ids", "client_draw")),
+    "bias": ("ban or boost tokens", ("ids", "tokenizer")),
+    "constrain": ("constrain replies", ("grammar",)),
+    "inspect": ("inspect a past position", ("ids", "rewind")),
+    "explain": ("explain why a token was not drawn", ("ids", "rewind")),  # one that draws there tells less
+    "score": ("redraw a whole reply with different knobs", ("ids", "client_draw", "rewind")),
+    "walks": ("make several replies at once", ("ids", "walks")),
+    "beams": ("search with beams", ("ids", "client_draw", "batches")),
+    "drafts": ("draft tokens", ("ids", "client_draw", "batches")),
+    "stages": ("show what each stage of the chain left", ("ids", "client_draw")),
+    "exact": ("make a reply again bit for bit", ("exact",)),
 }
-"""The abilities that a feature needs, the one that tells most of an engine first."""
+"""Each feature as a verb, and the abilities that it needs, the one that tells most of an engine first."""
+
+FEATURES: dict[Feature, str] = {feature: verb for feature, (verb, _) in _FEATURES.items()}
+"""Each feature as a verb: "this engine cannot …"."""
+
+ALL_FEATURES = frozenset(FEATURES)
 
 _LACKS: dict[Ability, str] = {
     "ids": "it is text only",
@@ -122,11 +102,11 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 
     def features(self) -> frozenset[Feature]:
         """What can be done with it."""
-        return frozenset(feature for feature in _NEEDED if self.lack(feature) is None)
+        return frozenset(feature for feature in _FEATURES if self.lack(feature) is None)
 
     def lack(self, feature: Feature) -> Ability | None:
         """The ability that a feature needs and that is not there; None where nothing is missing."""
-        return next((ability for ability in _NEEDED[feature] if not getattr(self, ability)), None)
+        return next((ability for ability in _FEATURES[feature][1] if not getattr(self, ability)), None)
 
     @property
     def manner(self) -> str:

@@ -73,7 +73,7 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
             _answer(engine, Tokenize("a"), None, end)
             times.append(monotonic() - begin)
         return Checkup(
-            address, version=getattr(engine, "there", ""), library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
+            address, version=engine.there, library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
             round_trip=median(times),
         )  # fmt: skip
     finally:

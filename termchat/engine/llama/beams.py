@@ -25,7 +25,6 @@ from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Reason, Record, Token
-from termchat.decoding.thinking import Phase
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, top
 from termchat.engine.llama.grammars import Follower
@@ -50,18 +49,10 @@ from termchat.engine.port import Step as StepOn
 Ending = tuple[Reason, str]
 
 
-class _Taken(NamedTuple):
-    """A token that a beam took."""
-
-    drawn: Token
-    decode_us: int
-    sample_us: int
-
-
 class _Ended(NamedTuple):
     """A beam that runs no longer, and why. Its sequence lacks the last token: that was not decoded."""
 
-    path: tuple[_Taken, ...]
+    path: tuple[Token, ...]
     ending: Ending
     sequence: int | None = None
 
@@ -72,7 +63,7 @@ class _Running(NamedTuple):
 
     sequence: int
     total: float
-    path: tuple[_Taken, ...]
+    path: tuple[Token, ...]
     chain: Chain
     tail: bytes
     grammar: Follower | None
@@ -195,8 +186,9 @@ class BeamSearch(Running):
                 return "rule", f"no token fits ({GRAMMAR})"
             drawn = [self._draw(one, rows[one.parent]) for one in going]
             sample_us = int((self._now() - begun) * 1e6)
+            times = {"decode_us": lane.decode_us, "sample_us": sample_us}
             paths = [
-                (*self.running[one.parent].path, _Taken(each, lane.decode_us, sample_us))
+                (*self.running[one.parent].path, msgspec.structs.replace(each, **times))
                 for one, each in zip(going, drawn, strict=True)
             ]
             yield from self._wait(drawn[0])
@@ -213,14 +205,17 @@ class BeamSearch(Running):
                 return None
             if limit is not None and self.request.done + self.length >= limit:
                 return "length", f"max_tokens {limit}"
-            lane.wanted = [(beam.sequence, beam.path[-1].drawn.id) for beam in self.running]
+            lane.wanted = [(beam.sequence, beam.path[-1].id) for beam in self.running]
             yield Wait.TOKEN
 
     def _wait(self, drawn: Token) -> Iterator[Event]:
         """Wait until the step may be taken, with what the best beam would take."""
         while self.waiting and not self.steps:
             since = perf_counter()
-            yield Paused(self._token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
+            position = len(self.request.ids) + self.length
+            yield Paused(
+                complete_record(drawn, self.model, position, settings=0, decode_us=self.lane.decode_us, walk=0), walk=0
+            )
             yield from self.read_commands()
             self.waited += perf_counter() - since
         self.steps -= bool(self.steps)
@@ -238,13 +233,12 @@ class BeamSearch(Running):
     def _tail(self, data: bytes) -> bytes:
         return data[len(data) - min(self.open_tail, len(data)) :]
 
-    def _chain(self, path: tuple[_Taken, ...]) -> Chain:
+    def _chain(self, path: tuple[Token, ...]) -> Chain:
         """A chain that has seen the prompt and what a beam took."""
         request, model = self.request, self.model
-        past = [*request.ids, *(taken.drawn.id for taken in path)]
-        made = model.make_chain(request.samplers, past, request.state)
-        self.chains.append(made)
-        return made
+        past = [*request.ids, *(taken.id for taken in path)]
+        self.chains.append(model.make_chain(request.samplers, past, request.state))
+        return self.chains[-1]
 
     def _best(self, beam: _Running, row: Row) -> list[Scored]:
         """The best tokens after a beam, with their logprobs."""
@@ -303,23 +297,17 @@ class BeamSearch(Running):
         return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
 
     def _describe(self, chosen: BeamStep) -> Beams:
-        model, length = self.model, self.length + 1
+        running, kept = len(chosen.running), len(chosen.running) + len(chosen.finished)
         beams = [
             Beam(
-                place, one.parent, one.id, model.name(one.id), one.logprob, self.search.score(one.total, length), ended
+                place, one.parent, one.id, self.model.name(one.id), one.logprob,
+                self.search.score(one.total, self.length + 1), running <= place < kept,
             )
-            for place, (one, ended) in enumerate(
-                [
-                    *((one, False) for one in chosen.running),
-                    *((one, True) for one in chosen.finished),
-                    *((one, False) for one in chosen.dropped),
-                ]
-            )
-        ]
-        kept = len(chosen.running) + len(chosen.finished)
+            for place, one in enumerate([*chosen.running, *chosen.finished, *chosen.dropped])
+        ]  # fmt: skip
         return Beams(self.request.done + self.length, beams[:kept], beams[kept:])
 
-    def _advance(self, chosen: list[Continuation], paths: list[tuple[_Taken, ...]]) -> None:
+    def _advance(self, chosen: list[Continuation], paths: list[tuple[Token, ...]]) -> None:
         """These run on, each in a sequence of its own."""
         before, after = self.running, list[_Running]()
         parents = {one.parent for one in chosen}
@@ -343,7 +331,7 @@ class BeamSearch(Running):
             after.append(_Running(sequence, one.total, path, chain, tail, self.followers.get(one)))
         self.running, self.length = after, self.length + 1
 
-    def _finish(self, one: Continuation, path: tuple[_Taken, ...]) -> None:
+    def _finish(self, one: Continuation, path: tuple[Token, ...]) -> None:
         """This one ends; its cells stay as long as it is one of the best."""
         sequence = self.cells.begin(self.running[one.parent].sequence)
         worst = self.search.finish(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
@@ -374,24 +362,10 @@ class BeamSearch(Running):
             yield msgspec.structs.replace(self.lane.prefill, walk=walk)
         (reason, detail), path, gate = ended.ending, ended.path, controls.gate
         for step, taken in enumerate(path):
-            text = gate.push(model.piece(taken.drawn.id))
+            text = gate.push(model.piece(taken.id))
             if step + 1 == len(path) and reason not in ("end", "stop", "user"):
                 text += gate.release()
-            phase = controls.thoughts.push(model.spelled(taken.drawn.id))
-            yield self._token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
+            phase = controls.thoughts.push(model.spelled(taken.id))
+            position = len(self.request.ids) + step
+            yield complete_record(taken, model, position, text=text, settings=0, phase=phase, walk=walk)
         yield finish(reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk)
-
-    def _token(
-        self,
-        drawn: Token,
-        step: int,
-        text: str,
-        decode_us: int,
-        sample_us: int,
-        phase: Phase | None = None,
-        walk: int = 0,
-    ) -> Token:
-        return complete_record(
-            drawn, self.model, len(self.request.ids) + step, text=text, settings=0, decode_us=decode_us,
-            sample_us=sample_us, phase=phase, walk=walk,
-        )  # fmt: skip

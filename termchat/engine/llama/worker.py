@@ -91,42 +91,38 @@ class Inbox:
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
     def next(self) -> tuple[int, Command, float]:
-        """Waits for work: number, command, and the `perf_counter` of its arrival."""
+        """Wait for work; return its number, command, and the `perf_counter` of its arrival."""
         with self._ready:
             while not self._work:
                 self._ready.wait()
             return self._work.popleft()
 
     def between_tokens(self) -> tuple[int, Command, float] | None:
-        """The next work, if it can be done while a reply runs."""
+        """Return the next work, if it can be done while a reply runs."""
         if self._work and isinstance(self._work[0][1], _BETWEEN_TOKENS):
             return self._work.popleft()
         return None
 
-    def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
-        """Waits for work that can be done while a reply is paused; None as soon as a command steers that reply."""
+    def while_paused(self) -> tuple[int, Command, float] | None:
+        """Wait for work that can be done while a reply is paused; None as soon as a command steers that reply."""
         with self._ready:
-            while True:
-                self._drop_older(reply)
-                if self._steer:
-                    return None
+            while not self._steer:
                 if (work := self.between_tokens()) is not None:
                     return work
                 self._ready.wait()
+        return None
 
     def has_work(self) -> bool:
         return bool(self._work)
 
-    def steering(self, reply: int) -> Steer | None:
-        """The next command for the reply with this number; older ones are dropped."""
-        if not self._steer:
-            return None
-        self._drop_older(reply)
-        return self._steer.popleft()[1] if self._steer else None
-
-    def _drop_older(self, reply: int) -> None:
-        while self._steer and self._steer[0][0] < reply:
+    def drop_older(self, number: int) -> None:
+        """Drop the commands that steer replies before the command with this number."""
+        while self._steer and self._steer[0][0] < number:
             self._steer.popleft()
+
+    def steering(self) -> Steer | None:
+        """Return the next command for the running reply."""
+        return self._steer.popleft()[1] if self._steer else None
 
     def _run(self) -> None:
         try:
@@ -168,8 +164,9 @@ class Worker:
         self._writing = threading.Lock()
 
     def run(self) -> None:
-        """Never returns; the inbox ends the process when its pipe is closed."""
+        """Say hello to a termchat on another machine, and work; the inbox ends the process when its pipe is closed."""
         if self._find is not None:
+            self._write(wire.hello())
             threading.Thread(target=self._beat, name="beat", daemon=True).start()
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
@@ -180,7 +177,7 @@ class Worker:
             self._doing = False
 
     def _beat(self) -> None:
-        """Tells an app that asked for it, while it waits for something, that the line is there: a prompt may take minutes."""
+        """Tell an app that asked for it, while it waits for something, that the line is there: a prompt may take minutes."""
         self._inbox.beaten.wait()
         with suppress(OSError):  # the app is gone; the inbox ends the process
             while True:
@@ -300,12 +297,13 @@ class Worker:
         session, inbox = self._loaded(), self._inbox
 
         def wait() -> None:
-            while (other := inbox.while_paused(number)) is not None:
+            while (other := inbox.while_paused()) is not None:
                 self._do(*other)
 
+        inbox.drop_older(number)
         self._replying = True
         try:
-            for events in session.generate(command, lambda: inbox.steering(number), wait, arrived):
+            for events in session.generate(command, inbox.steering, wait, arrived):
                 self._send(number, *events)
                 while (other := inbox.between_tokens()) is not None:
                     self._do(*other)
@@ -341,10 +339,6 @@ def main(find: Find | None = None, open_session: Open = open_here) -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
     sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
-    if find is not None:
-        greeting = memoryview(wire.hello())
-        while greeting:
-            greeting = greeting[os.write(events, greeting) :]
     Worker(Inbox(commands), events, open_session, find).run()
 
 
