@@ -6,7 +6,7 @@
   not, and which engine can.
 - `address` says where an engine is; `access_key` reads the key that a server asks for.
 - `local` is the engine. It starts the process of `llama.worker`, sends it commands and receives its events in the frames of
-  `wire`, and notices when it dies. The place of the model is behind its `Line`.
+  `wire`, and notices when it dies. The place of the model is behind its `WorkerLine`.
 - `llama` is what runs in that process, and the only room that imports llama_cpp.
 - `ssh` is the line to the same process on another machine, started over ssh.
 - `remote` is such a process whose model is on a server, behind a URL.

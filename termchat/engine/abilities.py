@@ -101,11 +101,11 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     larger_context: str = "load the model with a larger --context"
 
     def features(self) -> frozenset[Feature]:
-        """What can be done with it."""
+        """Return all that can be done with it."""
         return frozenset(feature for feature in _FEATURES if self.lack(feature) is None)
 
     def lack(self, feature: Feature) -> Ability | None:
-        """The ability that a feature needs and that is not there; None where nothing is missing."""
+        """Return the first ability that a feature needs and the engine lacks; None where nothing is missing."""
         return next((ability for ability in _FEATURES[feature][1] if not getattr(self, ability)), None)
 
     @property
@@ -178,8 +178,8 @@ class Refused(NamedTuple):
 def refused(
     feature: Feature, offers: Collection[Feature], abilities: EngineAbilities | None = None, name: str = "this engine"
 ) -> Refused | None:
-    """Why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of its
-    model, as far as they are known, and `name` what it is called."""
+    """Return why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of
+    its model, as far as they are known, and `name` is its name."""
     if feature in offers:
         return None
     lack = abilities.lack(feature) if abilities is not None else None
@@ -188,7 +188,7 @@ def refused(
 
 
 def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: str) -> dict[str, Refused]:
-    """The knobs whose values are beyond what the engine of that name takes, and why. Those that it lacks are not among them."""
+    """Return why the engine of that name refuses values of knobs, by knob; knobs that it lacks are left out."""
     found: dict[str, Refused] = {}
     for knob in abilities.ranges:
         set_to = getattr(settings, knob)
@@ -199,7 +199,7 @@ def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: s
 
 
 def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why a knob cannot have a value, or a token a bias; None where it can."""
+    """Return why a knob cannot have a value, or a token a bias; None where it can."""
     if knob not in abilities.ranges or value == biases.BANNED:
         return None
     low, high = abilities.ranges[knob]
@@ -209,7 +209,7 @@ def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str
 
 
 def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why replies cannot match a constraint, where they can match others; None where they can."""
+    """Return why replies cannot match a constraint, where they can match others; None where they can."""
     if constraint.kind not in abilities.constraints:
         why = f"follow a {constraint.kind} constraint: it takes {_or(abilities.constraints)}"
     elif constraint.after_chain and not abilities.client_draw:
@@ -220,7 +220,7 @@ def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name:
 
 
 def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why a condition cannot be looked at; None where it can."""
+    """Return why a condition cannot be looked at; None where it can."""
     if not isinstance(condition, Threshold) or condition.measure not in abilities.untold:
         return None
     return Refused(
@@ -229,7 +229,7 @@ def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) ->
 
 
 def who_can(feature: Feature) -> str:
-    """Which engines can do a thing, as a hint."""
+    """Return which engines can do a thing, as a hint."""
     able = [name for name, abilities in _KNOWN if feature in abilities.features()]
     if "a llama-server" in able:  # however it is drawn
         able.remove("a llama-server drawn here")
@@ -237,7 +237,7 @@ def who_can(feature: Feature) -> str:
 
 
 def most_of(address: EngineAddress) -> EngineAbilities:
-    """What an engine can do at most, as far as its address tells."""
+    """Return the most that an engine at this address can do."""
     if not address.is_server:
         return LOCAL
     found = of_server(address.kind or "llama-server", address) or LLAMA_SERVER
@@ -245,13 +245,13 @@ def most_of(address: EngineAddress) -> EngineAbilities:
 
 
 def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | None:
-    """What a server of this kind can do, drawn as its address says; None where that is not known before it is asked."""
+    """Return the abilities of a server of this kind, drawn as its address says; None where only the server knows."""
     both = _OF_SERVERS.get(kind)
     return both[address.draws == "server"] if both is not None else None
 
 
 def who_draws_here() -> str:
-    """The engines whose sampler chain is seen, since tokens are drawn here."""
+    """Return the engines whose sampler chain is seen, since tokens are drawn here."""
     return _or([name for name, abilities in _KNOWN if abilities.client_draw])
 
 

@@ -21,7 +21,7 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 
 
 def read_key(address: EngineAddress) -> str:
-    """The key for a server, "" where it has none.
+    """Return the key for a server, "" where it has none.
 
     Raises:
         EngineError: of kind "key": it cannot be had, or would travel unencrypted.
@@ -45,7 +45,7 @@ def read_key(address: EngineAddress) -> str:
 
 
 def key_source(address: EngineAddress) -> str:
-    """Where the key of a server comes from, in words; "" where it has none."""
+    """Return where the key of a server comes from, in words; "" where it has none."""
     places = (
         ("key_env", "the variable {}"),
         ("key_file", "the file {}"),

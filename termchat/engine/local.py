@@ -1,7 +1,7 @@
 """The engine: starts the process of a worker, speaks with it, notices its death.
 
-What depends on the place of the model is its `Line`: how the process is started, what it says before its first frame, and why
-it ended.
+What depends on the place of the model is its `WorkerLine`: how the process is started, what it says before its first frame, and
+why it ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOOK = 100
 
 
 class Outbox:
-    """Writes what the pipe takes at once; a thread writes the rest in order, as there is room.
+    """Writes as much as the pipe takes at once; a thread writes the rest in order, as room comes.
 
     After the reader's death writes are dropped silently: whoever reads the other pipe notices it.
     """
@@ -58,7 +58,7 @@ class Outbox:
         self._descriptor = descriptor
         self._rest = bytearray()
         self._lock = Lock()
-        self._closed = self._writing = False
+        self._writing = False
 
     def write(self, data: bytes) -> None:
         with self._lock:
@@ -69,22 +69,20 @@ class Outbox:
                 Thread(target=self._run, args=(os.dup(self._descriptor),), name="outbox", daemon=True).start()
 
     def close(self) -> None:
-        """Drops what is not written yet; the caller closes the descriptor."""
+        """Drop the bytes that are not written yet; the caller closes the descriptor."""
         with self._lock:
-            self._closed = True
+            self._rest.clear()
 
     def _run(self, descriptor: int) -> None:
         poller = select.poll()
         poller.register(descriptor, select.POLLOUT)
+        writing = True
         try:
-            while True:
+            while writing:
                 poller.poll(_LOOK)
                 with self._lock:
-                    if not self._closed:
-                        del self._rest[: _write_some(descriptor, self._rest)]
-                    if self._closed or not self._rest:
-                        self._writing = False
-                        return
+                    del self._rest[: _write_some(descriptor, self._rest)]
+                    writing = self._writing = bool(self._rest)
         finally:
             os.close(descriptor)
 
@@ -100,7 +98,7 @@ def _listens(server: str) -> bool:
 
 
 def _write_some(descriptor: int, data: bytes | bytearray) -> int:
-    """Write what there is room for; return how many bytes need not be written again."""
+    """Write as much as the pipe takes; return how many bytes need not be written again."""
     try:
         return os.write(descriptor, data)
     except BlockingIOError:
@@ -181,7 +179,7 @@ class ErrorLog:
         return reasons[-1].strip()[:300] if reasons else ""
 
 
-class Line:
+class WorkerLine:
     """A worker on this machine, by default llama.cpp's: termchat itself, so that what it encodes is stored as it is.
 
     A line that is not `trusted` is to another machine, where more may be encoded than is checked. `there` is the version of
@@ -252,20 +250,20 @@ class Line:
         return Failed("engine", f"the engine process ended {how}" + (f": {reason}" if reason else ""))
 
 
-def line_to(address: EngineAddress) -> Line:
+def line_to(address: EngineAddress) -> WorkerLine:
     """Return the line to a model at this address.
 
     Raises:
         EngineError: termchat has no engine for it.
     """
     if not address.url:
-        return Line()
+        return WorkerLine()
     if address.scheme == "ssh":
         from termchat.engine.ssh import SshLine  # not needed by most
 
         return SshLine(address)
     if address.is_server:
-        return Line([sys.executable, "-P", "-m", SERVER_WORKER])
+        return WorkerLine([sys.executable, "-P", "-m", SERVER_WORKER])
     raise EngineError("capability", f"{address.shown}: this termchat has no engine for {address.scheme}://")
 
 
@@ -279,7 +277,7 @@ class LocalEngine:
     _numbers = count(1)
     """Of the commands of all engines of this program: no answer is taken for another engine's."""
 
-    def __init__(self, log: Path | None = None, line: Line | None = None, address: EngineAddress = HERE) -> None:
+    def __init__(self, log: Path | None = None, line: WorkerLine | None = None, address: EngineAddress = HERE) -> None:
         self._log, self._line, self._address = ErrorLog(log), line or line_to(address), address
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -308,7 +306,7 @@ class LocalEngine:
         return self._out.fileno() if self._process else -1
 
     def start(self) -> None:
-        """Start the worker, if there is none, so that it is there by the time of the first command.
+        """Start the worker, if none runs, so that it is ready by the time of the first command.
 
         Raises:
             EngineError: the process cannot be started.
@@ -367,7 +365,7 @@ class LocalEngine:
         return events
 
     def _receive(self, seconds: float) -> list[tuple[int, Event]]:
-        """Return the events that come within so many seconds, about; after the first those that are there."""
+        """Return the events that come within so many seconds, about; after the first only those at hand."""
         found: list[tuple[int, Event]] = []
         poller = select.poll()
         poller.register(self._out.fileno(), select.POLLIN | select.POLLHUP)

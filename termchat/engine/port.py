@@ -156,10 +156,6 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     spec: ModelSpec
 
 
-class Unload(msgspec.Struct, frozen=True, tag=True):
-    """Unload the model and free its memory. Answer: `Unloaded`."""
-
-
 class LoadDraft(msgspec.Struct, frozen=True, tag=True):
     """Load a second model beside the one that is loaded, to draft for it, in place of the one that drafted; None: none drafts
     any more. It stays until another model is loaded. A reply that runs uses it from its next draft on.
@@ -439,24 +435,10 @@ class Check(msgspec.Struct, frozen=True, tag=True):
     constraint: Constraint
 
 
-Command = (
-    Load
-    | LoadDraft
-    | MeasureBatches
-    | Unload
-    | Probe
-    | Render
-    | Tokenize
-    | Describe
-    | Spell
-    | Generate
-    | Keep
-    | Steer
-    | Inspect
-    | Explain
-    | Score
-    | Check
-)
+Question = Render | Tokenize | Describe | Spell | Inspect | Explain | Score | Check
+"""Commands that are answered between the tokens of a running reply, too."""
+
+Command = Load | LoadDraft | MeasureBatches | Probe | Generate | Keep | Steer | Question
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -561,10 +543,6 @@ class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `MeasureBatches`."""
 
     measured: Measurement
-
-
-class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Answers `Unload`."""
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -733,13 +711,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
+    Progress | Loaded | DraftLoaded | BatchesMeasured | Probed | Rendered | Tokenized | Spelled
     | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
 _LAST = (
-    Loaded, DraftLoaded, BatchesMeasured, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
+    Loaded, DraftLoaded, BatchesMeasured, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
     Checked, Kept,
     WalksFinished, Finished, Failed,
 )  # fmt: skip

@@ -19,7 +19,7 @@ import termchat
 from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.address import REMOTE_COMMAND, EngineAddress
-from termchat.engine.local import ErrorLog, Line, Outbox
+from termchat.engine.local import ErrorLog, Outbox, WorkerLine
 from termchat.engine.port import Command, EngineError
 from termchat.text import one_line, size
 
@@ -41,7 +41,7 @@ _TAIL = 4096
 
 
 def ssh_command(address: EngineAddress, command: str) -> list[str]:
-    """The command line that runs a command on that machine."""
+    """Return the command line that runs a command on that machine."""
     where = ["-p", str(address.port)] if address.port else []
     where += ["-l", address.user] if address.user else []
     options = [part for option in _OPTIONS for part in ("-o", option)]
@@ -49,7 +49,7 @@ def ssh_command(address: EngineAddress, command: str) -> list[str]:
 
 
 def run_there(address: EngineAddress, words: str, within: float) -> bytes:
-    """What another command of the termchat there prints, instead of `worker`.
+    """Run another command of the termchat there, instead of `worker`; return its output.
 
     Raises:
         EngineError: it fails, or takes longer than `within` seconds.
@@ -108,7 +108,7 @@ def _read_outputs(process: subprocess.Popen[bytes], until: float) -> tuple[bytes
     return bytes(printed), bytes(errors)
 
 
-class SshLine(Line):
+class SshLine(WorkerLine):
     """A worker on another machine: the process here is ssh, which passes its errors on."""
 
     trusted = False
@@ -203,7 +203,7 @@ class SshLine(Line):
         return Failed("engine", *self._no_worker(f"could not run {self._run_there!r}", log, code))
 
     def _no_worker(self, what: str, log: ErrorLog, code: int = 0) -> tuple[str, str]:
-        """Return the message and the hint for a machine on which no worker said hello."""
+        """Return the message and the hint for a machine from which no hello came."""
         stray = (self._before or b"").decode("utf-8", "replace").strip().splitlines()
         reason = _last_line(log) or (one_line(stray[-1], _LONGEST) if stray else "")
         hint = "see what a login there prints"
@@ -215,7 +215,7 @@ class SshLine(Line):
 
 
 def _last_line(log: ErrorLog) -> str:
-    """Return the last line on stderr, of ssh or, before that said hello, of the shell there."""
+    """Return the last line on stderr, of ssh or, before the hello, of the shell there."""
     lines = [line for line in log.tail() if line.strip()]
     return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 

@@ -239,7 +239,7 @@ MESSAGES = {
     "garbage": framed(b"garbage"),
     "4 GB": b"\xff\xff\xff\xff" + b"x" * 100_000,
     "deep": framed(b"\x92\x01" + b"\x91" * DEEP + b"\xc0"),
-    "deep and unknown": framed(b"\x92\x01\x92\xa8Unloaded" + b"\x91" * DEEP + b"\xc0"),
+    "deep and unknown": framed(b"\x92\x01\x92\xa6Probed" + b"\x91" * DEEP + b"\xc0"),
     "no UTF-8": framed(b"\x92\x01\x91\xa2\xff\xfe"),
     "unknown": event(1, ["Nonsense", 1]),
     "large id": token_with(3, 1 << 40),

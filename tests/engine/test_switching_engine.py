@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from termchat.engine.address import HERE, EngineAddress
-from termchat.engine.local import Line, LocalEngine, Outbox
+from termchat.engine.local import LocalEngine, Outbox, WorkerLine
 from termchat.engine.make import engine_at
 from termchat.engine.port import Command, EngineError, Load, ModelSpec, Probe
 
@@ -17,7 +17,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[EngineAddress]:
     """Where each command was sent."""
     sent: list[EngineAddress] = []
 
-    class Recorded(Line):
+    class Recorded(WorkerLine):
         """A line whose worker is told nothing."""
 
         def __init__(self, address: EngineAddress) -> None:
