@@ -92,17 +92,17 @@ HERE = EngineAddress()
 
 
 def called(model: str) -> str:
-    """What to call a model of an engine elsewhere: some are called by their file."""
+    """Return a short name for a model of an engine elsewhere: some are called by their file."""
     return model.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if model.endswith(".gguf") else model
 
 
 def is_url(text: str) -> bool:
-    """Whether it is meant as the URL of an engine, right or wrong, and not as a name or a path."""
+    """Return whether a text is meant as the URL of an engine, right or wrong, and not as a name or a path."""
     return text.partition("://")[0].lower() in SCHEMES and "://" in text
 
 
 def checked_url(url: str) -> str:
-    """The URL, without slashes at its end.
+    """Return the URL, without slashes at its end.
 
     Raises:
         AddressError: it is none of an engine.
@@ -130,7 +130,7 @@ def checked_url(url: str) -> str:
 
 
 def address_of(url: str) -> EngineAddress:
-    """The address that a URL alone gives.
+    """Return the address that a URL alone gives.
 
     Raises:
         AddressError: it is none.

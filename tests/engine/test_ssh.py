@@ -24,6 +24,7 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import ssh, wire
 from termchat.engine.address import EngineAddress
+from termchat.engine.make import engine_at
 from termchat.engine.port import (
     DraftLoaded,
     EngineError,
@@ -36,12 +37,12 @@ from termchat.engine.port import (
     Probed,
     Tokenize,
 )
-from termchat.engine.ssh import SshEngine, ssh_command
+from termchat.engine.ssh import ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
 from tests.fake_ssh import WORKER, hasty, install, lab
 
-SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab())
+SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,11 @@ class Remote(Driver):
 
     def __init__(self, address: EngineAddress, log: Path | None = None) -> None:
         super().__init__(None)
-        self.engine = SshEngine(address, log)
+        self.engine, self.address = engine_at(address, log), address
+
+    def load(self, spec: ModelSpec = SPEC) -> Event:
+        """The answer to a command to load a model there."""
+        return self.ask(Load(msgspec.structs.replace(spec, engine=self.address)), Loaded)[-1]
 
 
 @pytest.fixture
@@ -100,7 +105,7 @@ def test_the_other_machine_runs_a_model_as_configured_there_but_for_what_is_said
     (home / "CONFIG" / "termchat" / "models.toml").write_text("")
     for spec, context in ((ModelSpec("", "lab"), 1024), (ModelSpec("", "lab", context=512), 512)):
         remote = Remote(lab(model=""))
-        loaded = remote.ask(Load(spec), Loaded)[-1]
+        loaded = remote.load(spec)
         assert isinstance(loaded, Loaded), loaded
         assert (loaded.info.name, loaded.info.context, loaded.info.threads) == ("smollm2", context, 1)
         assert len(loaded.info.sha256) == 64
@@ -234,7 +239,7 @@ MESSAGES = {
     "garbage": framed(b"garbage"),
     "4 GB": b"\xff\xff\xff\xff" + b"x" * 100_000,
     "deep": framed(b"\x92\x01" + b"\x91" * DEEP + b"\xc0"),
-    "deep and unknown": framed(b"\x92\x01\x92\xa8Unloaded" + b"\x91" * DEEP + b"\xc0"),
+    "deep and unknown": framed(b"\x92\x01\x92\xa6Probed" + b"\x91" * DEEP + b"\xc0"),
     "no UTF-8": framed(b"\x92\x01\x91\xa2\xff\xfe"),
     "unknown": event(1, ["Nonsense", 1]),
     "large id": token_with(3, 1 << 40),
@@ -360,7 +365,7 @@ def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_wit
 
 
 def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     ids = remote.prompt("Tell me a long story.")
     number = remote.engine.send(request(ids, Tuning(max_tokens=400, temperature=0.5)))
     pid = remote.engine.pid
@@ -373,7 +378,7 @@ def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     assert isinstance(answer, Failed)
     assert answer.message == ("the line to lab was cut, or its worker ended: client_loop: send disconnect: Broken pipe")
     gone(pid)
-    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    assert isinstance(remote.load(), Loaded)
 
 
 def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) -> None:
@@ -387,7 +392,7 @@ def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) ->
 
 def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     remote = Remote(lab(hasty(0.5)))
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     number = remote.engine.send(request(remote.prompt("Tell me a long story."), Tuning(max_tokens=400)))
     pid = remote.engine.pid
     assert pid is not None
@@ -403,7 +408,7 @@ def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     assert not remote.engine.alive
     os.killpg(pid, signal.SIGCONT)  # the line is back, and its worker hears that nobody waits for it
     gone(pid)
-    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    assert isinstance(remote.load(), Loaded)
     remote.engine.close()
 
 
@@ -490,7 +495,7 @@ def test_the_command_line_holds_no_question_and_no_key() -> None:
 
 def test_tokens_arrive_one_by_one(remote: Remote) -> None:
     """A line that gathers would make the knobs late."""
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     number = remote.engine.send(request(remote.prompt("Count to ten."), Tuning(max_tokens=12, temperature=0.0)))
     sizes: list[int] = []
     while not (found := [event for of, event in remote.engine.receive(1.0) if of == number]) or not isinstance(
@@ -534,12 +539,12 @@ def test_flags_alone_reach_a_termchat_at_an_odd_place() -> None:
 def test_windows_is_told_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(EngineError, match="ssh:// engines do not work on Windows") as refused:
-        SshEngine(lab()).send(Probe())
+        engine_at(lab()).send(Probe())
     assert refused.value.hint == "use a server's URL, or WSL"
 
 
 def test_a_draft_model_of_the_other_machine_drafts_there(remote: Remote) -> None:
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     loaded = remote.ask(LoadDraft(ModelSpec("smollm2", "smollm2", engine=lab())), DraftLoaded)[-1]
     assert isinstance(loaded, DraftLoaded), loaded
     assert loaded.info is not None

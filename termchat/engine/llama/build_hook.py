@@ -29,7 +29,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
             return
         build_data["artifacts"].append(f"/{LIBRARY}")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_platform()}"
+        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
     def _compiled(self, source: Path, library: Path) -> bool:
         found = next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")
@@ -44,7 +44,3 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
             self.app.display_warning(f"{SOURCE} was not compiled ({error}): termchat runs without it, more slowly")
             return False
         return True
-
-
-def _platform() -> str:
-    return sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -24,6 +24,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import count
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -209,11 +210,8 @@ class Cache:
 
     def nearest(self, ids: list[int]) -> tuple[int, int]:
         """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
-        best = MAIN, self.common(ids)
-        for sequence, own in self.sequences.items():
-            if (count := count_common(own, ids)) > best[1]:
-                best = sequence, count
-        return best
+        counts = {MAIN: self.common(ids)} | {number: count_common(own, ids) for number, own in self.sequences.items()}
+        return max(counts.items(), key=itemgetter(1))
 
     def rewind(self, count: int) -> int:
         """Keep the first `count` cells, and drop all other sequences. Return how many are left: none when the model cannot
@@ -245,13 +243,13 @@ class Cache:
             made += [(len(made), really)] * shape.rows
         at = 0
         for shape in shapes:
-            bits, same = self._bits(at, shape), 0
+            bits, same = self._threads_of_bits(at, shape), 0
             unknown = shape.threads == IN_ROUND and not self._rounds_alike
             if surely and at < count and not bits:
                 return at
             for start, really in made[at : min(at + shape.rows, count)]:
                 fits = not really.rows if unknown else really.rows >= shape.rows
-                if start != at or not fits or bits not in (0, self._bits(at, really)):
+                if start != at or not fits or bits not in (0, self._threads_of_bits(at, really)):
                     break
                 same += 1
             if same < shape.rows:
@@ -263,7 +261,7 @@ class Cache:
         """Return whether the bits of a decode that begins at cell `at` depend on the number of threads."""
         return shape.rows == 1 and at >= SPLIT and self.splits
 
-    def _bits(self, at: int, shape: Shape) -> int:
+    def _threads_of_bits(self, at: int, shape: Shape) -> int:
         """Return the number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
         if shape.threads == IN_ROUND:
             return int(self._rounds_alike)
@@ -278,15 +276,15 @@ class Cache:
         """
         kept = self.common(ids)
         if shapes and max(shape.rows for shape in shapes) <= self.batch_size:
-            usable = [self._usable(shape, most_threads) for shape in shapes]
-            plan = self._recorded(ids, self.made_as(usable, kept), usable)
+            usable = [self._adapt_shape(shape, most_threads) for shape in shapes]
+            plan = self._plan_recorded(ids, self.made_as(usable, kept), usable)
         else:
-            plan = self._planned(ids, kept)
+            plan = self._plan_usual(ids, kept)
         kept = len(ids) - sum(shape.rows for shape in plan)
         # A model that cannot rewind begins anew.
-        return plan if self.rewind(kept) == kept else self._planned(ids, 0)
+        return plan if self.rewind(kept) == kept else self._plan_usual(ids, 0)
 
-    def _usable(self, shape: Shape, most_threads: int) -> Shape:
+    def _adapt_shape(self, shape: Shape, most_threads: int) -> Shape:
         """Return the shape in which to decode cells again; one thread is never too many."""
         if shape.threads == IN_ROUND:
             return Shape(shape.rows, 1) if self._rounds_alike else shape
@@ -324,14 +322,14 @@ class Cache:
             self._made += [(at, shape)] * rows
         return shape
 
-    def _planned(self, ids: list[int], kept: int) -> list[Shape]:
+    def _plan_usual(self, ids: list[int], kept: int) -> list[Shape]:
         body = len(ids) - 1 - kept
         sizes = [self.batch_size] * (body // self.batch_size)
         if body % self.batch_size:
             sizes.append(body % self.batch_size)
         return [*map(Shape, sizes), Shape(1)]
 
-    def _recorded(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
+    def _plan_recorded(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
         """Return the recorded shapes that are not whole in the cache, then the rest as usual."""
         at = 0
         plan: list[Shape] = []
@@ -342,7 +340,7 @@ class Cache:
             if plan or after > min(kept, len(ids) - 1):
                 plan.append(Shape(shape.rows, max(shape.threads, 0) if self._threads_count(at, shape) else 0))
             at = after
-        return plan if at == len(ids) else [*plan, *self._planned(ids, at)]
+        return plan if at == len(ids) else [*plan, *self._plan_usual(ids, at)]
 
     def advance(self, token: int) -> bool:
         """Make the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""

@@ -146,7 +146,7 @@ class Chain:
                 raise EngineError("settings", why, "turn dry off")
             self._breakers = breakers.of(settings.dry_sequence_breakers)
         library = observe.load()
-        self.samplers = NativeSamplers(library, stages, settings, n_vocab, bias) if library else None
+        self.samplers = NativeSamplers(library, self) if library else None
         self._last_n = max((stage.window(settings) for stage in stages), default=0)
         self._recent: list[int] = []  # the tokens that penalties and DRY count
         self.restart(past, state)

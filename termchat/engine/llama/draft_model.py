@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from statistics import median
 from time import perf_counter, process_time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,6 +41,9 @@ from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.native import LIB
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec
+
+if TYPE_CHECKING:
+    from termchat.engine.llama.reply_controls import ReplyControls
 
 PADDING = 128
 """By how many tokens the vocabularies may differ in size: makers fill them up for their machines. As llama.cpp allows."""
@@ -77,23 +80,6 @@ _REST, _LONGEST_REST = 128, 4096
 """Trials cost more than those of n-grams, which read nothing."""
 
 
-class Drawing(Protocol):
-    """The reply whose tokens are drafted: what it draws its next token with."""
-
-    samplers: SamplerSettings
-
-    @property
-    def forced(self) -> int | None:
-        """The id that is taken next, whatever the dice say."""
-
-    @property
-    def state(self) -> Mapping[str, float]:
-        """The memory of mirostat and adaptive_p."""
-
-    def fork_constraint(self) -> Follower | None:
-        """Return a constraint that goes another way from here on."""
-
-
 class DraftModel:
     """Owns a model and a context for as many tokens as that of the `target`. It drafts what it takes itself with the dice of
     the reply, until it is too unsure. What its drafts were worth, and what they cost, is kept as long as it is loaded.
@@ -120,9 +106,9 @@ class DraftModel:
             prefill_batch=spec.prefill_batch or (FAST_BATCH if target.model.gpu_layers else 0),
         )
         try:
-            self.model, self.cache, _ = open_model(fitting, progress, self._refuse)
+            self.model, self.cache, _ = open_model(fitting, progress)
         except EngineError as error:
-            hint = error.hint if error.kind == "draft" else "choose another draft model, or a smaller context"
+            hint = "choose another draft model, or a smaller context"
             raise EngineError("draft", error.message, hint) from None
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
@@ -145,6 +131,10 @@ class DraftModel:
         self.measured = False
         """Whether the cost is known: a busy machine does not tell."""
         try:
+            if not self.model.can_rewind:
+                raise EngineError("draft", f"{self.by} {_CANNOT_CUT}")
+            if why := describe_difference(self.target, self.model):
+                raise EngineError("draft", f"{self.by} has another vocabulary: {why}")
             self.measure(target)
         except EngineError as error:
             self.close()
@@ -168,12 +158,6 @@ class DraftModel:
             cost=self.cost,
             why_not=self.why_not(times),
         )
-
-    def _refuse(self, model: Model) -> None:
-        if not model.can_rewind:
-            raise EngineError("draft", f"{model.spec.name} {_CANNOT_CUT}", "choose another draft model")
-        if why := describe_difference(self.target, model):
-            raise EngineError("draft", f"{model.spec.name} has another vocabulary: {why}", "choose another draft model")
 
     # --- what it costs -----------------------------------------------------------------------------------------------
 
@@ -220,7 +204,7 @@ class DraftModel:
 
     # --- its drafts for one reply ----------------------------------------------------------------------------------------
 
-    def begin(self, reply: Drawing, seed: int, begin: int, ids: list[int]) -> None:
+    def begin(self, reply: ReplyControls, seed: int, begin: int, ids: list[int]) -> None:
         """Draft for another reply from now on; it begins at `begin` among its `ids`."""
         self.end()
         self._reply, self._seed, self._begin, self._ids = reply, seed, begin, ids
@@ -426,13 +410,9 @@ def compute_lead(chosen: int, candidates: Iterable[Candidate]) -> float:
 def should_go_on(rates: Sequence[float], mean: float, most: int, times: Times, each: float) -> bool:
     """Return whether to draft another token after those with these `rates`, if the next ones are as good as the `mean`. What
     was spent on drafting is spent, whatever comes of it."""
-    tokens = likely = 1.0
-    best, wanted = 0.0, 0
-    for count in range(most + 1):
-        if count:
-            likely *= rates[count - 1] if count <= len(rates) else mean
-            tokens += likely
-        value = tokens / (times(count + 1) + max(count, len(rates)) * each)
-        if value > best:
-            best, wanted = value, count
-    return wanted > len(rates)
+
+    def cost(rows: int) -> float:
+        return times(rows) + max(rows - 1, len(rates)) * each
+
+    speedups = [1 / cost(1), *gain([*rates, *[mean] * (most - len(rates))], cost)]
+    return speedups.index(max(speedups)) > len(rates)

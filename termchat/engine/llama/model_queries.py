@@ -3,8 +3,9 @@ take `Cells`, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,6 @@ class ModelQueries:
         self.model, self.speller = model, Speller(model)
         if cells is not None:
             self.cache, self._scorer = cells, Scorer(cells)
-        self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     # --- texts and tokens --------------------------------------------------------------------------------------------
@@ -57,9 +57,12 @@ class ModelQueries:
         if self.model.has_switch:
             return True
         with suppress(EngineError):  # it is told when a chat needs the template
-            self._template = self._template or ChatTemplate(self.model)
             return self._template.has_switch
         return False
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate(self.model)
 
     def render(self, command: Render) -> Rendered:
         """Return prompt ids; see `Render`."""
@@ -79,7 +82,6 @@ class ModelQueries:
         Raises:
             EngineError: there is no template, or it refuses the messages.
         """
-        self._template = self._template or ChatTemplate(self.model)
         return self._template.prompt(messages, think)
 
     def describe(self, ids: list[int]) -> Tokenized:
@@ -101,7 +103,7 @@ class ModelQueries:
     # --- past positions ----------------------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """End what is computed; may be called from any thread."""
+        """Stop all decodes; may be called from any thread."""
         self.cache.abort.set()
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
@@ -160,36 +162,22 @@ class ModelQueries:
         """
         if alone:
             self.cache.abort.clear()
-        try:
+        with _refuse("rescore this reply", self.larger_context, "ask again to continue where it stopped"):
             return self._scorer.score(command, progress, wanted)
-        except ContextFull:
-            raise EngineError(
-                "context",
-                "not enough free context to rescore this reply",
-                self.larger_context,
-            ) from None
-        except Aborted:
-            raise EngineError(
-                "busy", "interrupted by another request", "ask again to continue where it stopped"
-            ) from None
 
     def _mask(self, command: Inspect | Explain) -> Mask | None:
         """Return the tokens that the constraint allows there; None where it does not apply."""
         if command.constraint is None or command.done < command.constraint_begun:
             return None
-        return self.model.grammars.followed(command.constraint, _matching(command)).mask()
+        return self.model.grammars.follow(command.constraint, _matching(command)).mask()
 
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """Return the logits after `ids`, and whether a fresh forward pass was needed; the last ones are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
             raise EngineError("prompt", "no such position", "")
         if self._asked is None or self._asked[0] != ids:
-            try:
+            with _refuse("inspect this position"):
                 self._asked = (ids, *self._logits(ids, alone, wanted))
-            except ContextFull:
-                raise EngineError("context", "not enough free context to inspect this position", "") from None
-            except Aborted:
-                raise EngineError("busy", "interrupted by another request", "") from None
         return self._asked[1:]
 
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
@@ -197,6 +185,17 @@ class ModelQueries:
         raise NotImplementedError
 
 
+@contextmanager
+def _refuse(what: str, hint: str = "", again: str = "") -> Iterator[None]:
+    """Turn a failed decode for a question into the words of a refusal."""
+    try:
+        yield
+    except ContextFull:
+        raise EngineError("context", f"not enough free context to {what}", hint) from None
+    except Aborted:
+        raise EngineError("busy", "interrupted by another request", again) from None
+
+
 def _matching(command: Inspect | Explain) -> list[int]:
-    """Return the ids that the constraint was told of."""
+    """Return the ids that match the constraint."""
     return command.ids[len(command.ids) - command.done + command.constraint_begun :]

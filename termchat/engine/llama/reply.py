@@ -166,7 +166,9 @@ class Running(ABC):
         self.request, self.command, self.lane, self.asked_at = request, command, lane, asked_at
         self.number = request.number
         self.walk = request.number if command.group is not None else None
-        self.model = lane.model
+        self.model, self.largest_change = lane.model, command.largest_change
+        if self.largest_change is None:
+            self.largest_change = lane.cells.largest_change
         self.ids = list(request.ids)
         self.controls = ReplyControls(request, lane, self.ids, self.walk)
         self.commands: deque[SteerReply] = deque()
@@ -178,7 +180,7 @@ class Running(ABC):
 
     @abstractmethod
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and what it waits for in between."""
+        """Yield the events from `Start` to `Finished`, and a `Wait` whenever something has to be decoded."""
 
     @abstractmethod
     def read_commands(self) -> Iterable[SettingsRecord | Noted]:
@@ -209,7 +211,7 @@ class Running(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Free what it computed with."""
+        """Free its chain and its buffers."""
 
     @property
     def goes_on(self) -> bool:
@@ -248,18 +250,24 @@ class Running(ABC):
         self.lane.close(len(self.ids))
         self.free()
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         """The clock, which stops while the reply is paused."""
         return perf_counter() - self.waited
 
-    def _start(self) -> Start:
+    def _make_start(self) -> Start:
         lane, model, request = self.lane, self.model, self.request
         cells = lane.cells
         return Start(
             version=FORMAT,
             termchat=termchat.__version__,
             llama_cpp=model.build,
-            model=identity(model),
+            model=ModelIdentity(
+                name=model.spec.name,
+                path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
+                sha256=model.spec.sha256,
+                architecture=model.metadata("general.architecture") or "",
+                quantization=model.spec.quantization,
+            ),
             prompt_ids=request.ids.copy(),
             raw=self.command.raw,
             seed=request.seed,
@@ -273,13 +281,8 @@ class Running(ABC):
             thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
             walk=self.walk,
             group=self.command.group,
-            largest_change=self._largest_change,
+            largest_change=self.largest_change,
         )
-
-    @property
-    def _largest_change(self) -> float | None:
-        change = self.command.largest_change
-        return self.lane.cells.largest_change if change is None else change
 
 
 class Reply(Running):
@@ -309,7 +312,7 @@ class Reply(Running):
     def observer(self) -> Observer:
         model = self.model
         return Observer(
-            model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self._largest_change
+            model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self.largest_change
         )
 
     def free(self) -> None:
@@ -317,13 +320,13 @@ class Reply(Running):
         self.__dict__.pop("observer", None)
 
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and what it waits for in between.
+        """Yield the events from `Start` to `Finished`, and a `Wait` whenever something has to be decoded.
 
         Raises:
             EngineError: a regular expression takes too long, or llama.cpp failed.
         """
         controls, lane = self.controls, self.lane
-        yield self._start()
+        yield self._make_start()
         yield controls.record()
         ending: tuple[Reason, str] | None = None
         prefilled = False
@@ -335,23 +338,23 @@ class Reply(Running):
             while True:
                 yield from self.read_commands()
                 yield from controls.begin(self.step)
-                begun = self._now()
+                begun = self._read_clock()
                 drawn = yield from lane.draw(self)
                 if controls.pin(drawn):
                     pinned = yield from lane.draw(self)
                     drawn = msgspec.structs.replace(pinned, margin=drawn.margin, near_tie=drawn.near_tie)
-                seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
-                redraw = self._redraw if lane.draws_here else None
+                seconds = self._read_clock() - self.drawn_at[0] if self.drawn_at else 0.0
+                redraw = self._redraw_token if lane.draws_here else None
                 rule = controls.before(self.step, drawn, drawn.id, seconds, redraw)
                 if rule:
                     ending = ("rule", rule)
                     break
                 if controls.waiting:
-                    drawn = yield from self._wait(drawn)
-                self.drawn_at.append(self._now())
+                    drawn = yield from self._wait_for_step(drawn)
+                self.drawn_at.append(self._read_clock())
                 if len(self.drawn_at) == 1:
                     yield FirstToken((self.drawn_at[0] - self.asked_at) * 1e3, self.walk)
-                token, ending = self._take(drawn, begun)
+                token, ending = self._take_token(drawn, begun)
                 yield token
                 self.tokens += 1
                 if (dropped := controls.take(drawn.id)) is not None:
@@ -378,13 +381,13 @@ class Reply(Running):
         reason, detail = ending
         if reason not in ("end", "stop") and controls.incomplete:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
-        yield self._finished(reason, detail)
+        yield self._make_finished(reason, detail)
 
     def read_commands(self) -> Iterator[SettingsRecord | Noted]:
         while self.commands:
             yield from self.controls.obey(self.commands.popleft())
 
-    def _redraw(self, samplers: SamplerSettings) -> int:
+    def _redraw_token(self, samplers: SamplerSettings) -> int:
         """Return the token that other settings would take at this step."""
         model, state = self.model, self.controls.chain.state if self.controls.chain is not None else {}
         chain = model.make_chain(samplers, self.ids, state)
@@ -394,39 +397,39 @@ class Reply(Running):
         finally:
             chain.close()
 
-    def _wait(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
-        """Wait until the step may be taken; return what is drawn then."""
+    def _wait_for_step(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
+        """Wait while the reply is paused; return the token that is drawn then."""
         controls = self.controls
         while controls.waiting and controls.forced is None:
             since = perf_counter()
-            yield Paused(self._record(drawn), controls.why, self.walk)
+            yield Paused(self._make_record(drawn), controls.why, self.walk)
             yield from self.read_commands()
             drawn = yield from self.lane.draw(self)
             self.waited += perf_counter() - since
         return drawn
 
-    def _take(self, drawn: Token, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
+    def _take_token(self, drawn: Token, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
         """Add the token to the reply; return its record, and why the reply ends with it, or None."""
         controls = self.controls
         forced = controls.forced is not None
         if controls.chain is not None:
             controls.chain.take(drawn, forced=forced)
-        text, ending = self._ending(drawn.id)
+        text, ending = self._find_ending(drawn.id)
         phase = controls.thoughts.push(self.model.spelled(drawn.id))
-        sample_us = int((self._now() - begun) * 1e6) if self.lane.draws_here else 0
-        token = self._record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
+        sample_us = int((self._read_clock() - begun) * 1e6) if self.lane.draws_here else 0
+        token = self._make_record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
         self.accepted += token.draft is not None and token.draft.accepted
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record(self, drawn: Token, **fields: Any) -> Token:
+    def _make_record(self, drawn: Token, **fields: Any) -> Token:
         lane = self.lane
         return complete_record(
             drawn, self.model, len(self.ids), settings=self.controls.number, decode_us=lane.decode_us, walk=self.walk,
             draft=lane.drafts.of(drawn.id), **fields,
         )  # fmt: skip
 
-    def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
+    def _find_ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
         """Return the text that the token lets out, and why the reply ends with it, or None."""
         controls, model = self.controls, self.model
         gate, piece = controls.gate, model.piece(token)
@@ -448,17 +451,13 @@ class Reply(Running):
             ending = ("context", f"{length} of {self.lane.capacity}")
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
-    def _finished(self, reason: Reason, detail: str) -> Finished:
-        drafts, prefill_ms = self.lane.drafts, self.lane.prefill_ms
-        finished = finish(reason, detail, self.controls.gate, self.drawn_at, self.asked_at, prefill_ms, self.walk)
-        rounds = drafts.rounds or None
-        return msgspec.structs.replace(
-            finished,
-            drafted=drafts.drafted if rounds else None,
-            accepted=self.accepted if rounds else None,
-            rounds=rounds,
+    def _make_finished(self, reason: Reason, detail: str) -> Finished:
+        drafts, rounds = self.lane.drafts, self.lane.drafts.rounds or None
+        return finish(
+            reason, detail, self.controls.gate, self.drawn_at, self.asked_at, self.lane.prefill_ms, self.walk,
+            drafted=drafts.drafted if rounds else None, accepted=self.accepted if rounds else None, rounds=rounds,
             not_drafted=drafts.nothing,
-        )
+        )  # fmt: skip
 
 
 def finish(
@@ -469,8 +468,10 @@ def finish(
     asked_at: float,
     prefill_ms: float,
     walk: int | None,
+    **fields: Any,
 ) -> Finished:
-    """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate."""
+    """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate; with
+    other fields."""
     gate.finish()
     decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
     return Finished(
@@ -483,16 +484,7 @@ def finish(
         decode_ms=decoding * 1e3,
         tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
         walk=walk,
-    )
-
-
-def identity(model: Vocabulary) -> ModelIdentity:
-    return ModelIdentity(
-        name=model.spec.name,
-        path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
-        sha256=model.spec.sha256,
-        architecture=model.metadata("general.architecture") or "",
-        quantization=model.spec.quantization,
+        **fields,
     )
 
 

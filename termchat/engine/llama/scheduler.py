@@ -49,7 +49,7 @@ class Source(ABC):
         """Return a lane for a reply."""
 
     def plan(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
-        """Find out what is to be decoded of the prompts."""
+        """Plan the decodes of the prompts."""
 
     @abstractmethod
     def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
@@ -107,12 +107,12 @@ class Scheduler:
             EngineError: a single reply cannot be made, or the engine failed.
         """
         try:
-            opened = [self._open(request, self._asked_at) for request in self.command.replies]
+            opened = [self._open_reply(request, self._asked_at) for request in self.command.replies]
             if self.runs:
                 self.source.plan(list(self.runs.values()))
             yield [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
-            yield from self._prefill(poll)
-            yield from self._rounds(poll, wait)
+            yield from self._read_prompts(poll)
+            yield from self._run_rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
                 counts = [run.tokens for run in self.runs.values() if run.tokens]
                 later, seconds = sum(counts) - len(counts), self._seconds
@@ -123,7 +123,7 @@ class Scheduler:
                 run.end()
             self.source.close(self.runs.values())
 
-    def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
+    def _open_reply(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
         group = self.command.group
         try:
             scripted = (entry.id for entry in request.script if entry.id is not None)
@@ -141,47 +141,47 @@ class Scheduler:
         self.runs[request.number] = run
         return run
 
-    def _prefill(self, poll: Poll) -> Iterator[list[Event]]:
+    def _read_prompts(self, poll: Poll) -> Iterator[list[Event]]:
         """Have the prompts decoded; the replies read their commands in between."""
         if not self.runs:
             return
-        yield from self._step(poll)
+        yield from self._take_step(poll)
         if not self.running:
             return
         try:
             for one in self.source.prefill(self.runs.values()):
-                failed = [*self._fail(one)] if isinstance(one, Failure) else [one]
+                failed = [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
                 waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
                 yield [*(event for run in waiting for event in run.advance()), *failed]
-                yield from self._step(poll)
+                yield from self._take_step(poll)
                 if not self.running:
                     return
         except (Aborted, ContextFull) as error:
-            yield [*self._fail(Failure(self.running, error))]
+            yield [*self._fail_runs(Failure(self.running, error))]
         for run in self.running:
             if run.waits is Wait.PROMPT:
                 run.waits = None
 
-    def _rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
+    def _run_rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
         """Take all replies to their ends."""
         first: float | None = None
         while self.running:
-            yield from self._step(poll)
+            yield from self._take_step(poll)
             now = perf_counter()
             first = first or now
             self._seconds = now - first - self._waited
             if waiting := [run for run in self.running if isinstance(run.waits, Wait)]:
                 for one in self.source.decode(waiting, self.running):
-                    yield [*self._fail(one)] if isinstance(one, Failure) else [one]
+                    yield [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
             elif self.running:
                 wait()
                 self._waited += perf_counter() - now
 
-    def _step(self, poll: Poll) -> Iterator[list[Event]]:
+    def _take_step(self, poll: Poll) -> Iterator[list[Event]]:
         """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
         events: list[Event] = []
         try:
-            events += self._obey(poll)
+            events += self._give_commands(poll)
             for run in self.running:
                 if not run.goes_on:
                     continue
@@ -191,25 +191,25 @@ class Scheduler:
                         yield events
                         events = []
                     run.waits = None  # a reply reads its commands between any two tokens
-                    events += self._obey(poll)
+                    events += self._give_commands(poll)
                     events += run.advance()
         except EngineError:
             yield events  # what came before the failure
             raise
         yield events
 
-    def _obey(self, poll: Poll) -> Iterator[Event]:
+    def _give_commands(self, poll: Poll) -> Iterator[Event]:
         """Give the commands to the replies that they are for; yield the first events of a new one."""
         while (command := poll()) is not None:
             if isinstance(command, Join):
-                yield from self._join(command.reply)
+                yield from self._add_reply(command.reply)
             elif command.reply is None:
                 for run in self.running:
                     run.commands.append(command)
             elif self.command.group is not None and (one := self.runs.get(command.reply)) is not None:
                 one.commands.append(command)
 
-    def _join(self, request: ReplyRequest) -> Iterator[Event]:
+    def _add_reply(self, request: ReplyRequest) -> Iterator[Event]:
         if self.command.group is None or self.command.group.beams is not None:
             return
         decoded = [run for run in self.runs.values() if run.lane.prefill is not None] or self.runs.values()
@@ -217,14 +217,14 @@ class Scheduler:
             why = "no running reply begins with these tokens", "begin a new one with them"
             yield Failed("walks", *why, request.number)
             return
-        run = self._open(request, perf_counter())
+        run = self._open_reply(request, perf_counter())
         if isinstance(run, Failed):
             yield run
             return
         self.source.join(run)
         yield from run.advance()
 
-    def _fail(self, failure: Failure) -> Iterator[Event]:
+    def _fail_runs(self, failure: Failure) -> Iterator[Event]:
         error = failure.error
         for run in failure.runs:
             if not run.over:

@@ -84,7 +84,7 @@ class CacheSource(Source):
         return CacheLane(cache, drafts, self._main)
 
     def plan(self, runs: Sequence[Running]) -> None:
-        """Find out what is to be decoded of the prompts."""
+        """Plan the decodes of the prompts."""
         cache, first, alone = self._cache, runs[0], self._alone
         request = first.request
         self._adapts = not any(entry.threads for entry in request.script) or not alone
@@ -152,14 +152,14 @@ class CacheSource(Source):
             if run.over:
                 continue
             try:
-                for rows in self._place(run):
+                for rows in self._place_prompt(run):
                     done += rows
                     if done < self._total:
                         yield Prefilling(done, self._total)
             except (Aborted, ContextFull, EngineError) as error:
                 yield Failure([run], error)
 
-    def _place(self, run: Running) -> Iterator[int]:
+    def _place_prompt(self, run: Running) -> Iterator[int]:
         """Give the run a sequence with its prompt; decode what that lacks, and yield how many rows each decode had."""
         cache, lane, ids = self._cache, _lane_of(run), list(run.request.ids)
         if tuple(ids) not in self._prompts:
@@ -193,7 +193,7 @@ class CacheSource(Source):
         """Give a reply that joins the cells of another one, or of a prompt."""
         run.lane.exact = self._exact
         if tuple(run.ids) in self._prompts:
-            deque(self._place(run), maxlen=0)
+            deque(self._place_prompt(run), maxlen=0)
         elif self._prompts:  # else it gets its prompt with the others
             _lane_of(run).begin(*self._cache.nearest(run.ids))
 
@@ -204,7 +204,7 @@ class CacheSource(Source):
         return run.waits is Wait.TOKEN and _lane_of(run).accept(run.ids[-1])
 
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> list[Failure]:
-        """Decode the newest token of each of these `runs`, with what is drafted behind it; `running` are all."""
+        """Decode the newest token of each of these `runs`, with the drafts behind it; `running` are all."""
         try:
             if self._alone:
                 self._decode_alone(runs[0])
