@@ -7,7 +7,6 @@ are branches of the conversation, whichever it continues from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -25,7 +24,7 @@ from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings, Value
 from termchat.decoding.walk_plan import PlanError, WalkPlan
-from termchat.engine.port import Cancel, Event, Feature, Tokenize, Tokenized
+from termchat.engine.port import Cancel, Feature
 
 
 class Walks:
@@ -62,14 +61,11 @@ class Walks:
 
     # --- how a group begins, and is shown again -----------------------------------------------------------------------
 
-    def start(
-        self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0, paused: bool = False
-    ) -> None:
+    def start(self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0) -> None:
         """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a reply's
         `node`; or with neither, other replies to the last message. What cannot be made is told, and the text given back.
         """
-        chat = self._chat
-        wish = Wish(plan, "wait" if paused else "go on")
+        chat, wish = self._chat, Wish(plan)
         feature: Feature = "beams" if plan.group.beams is not None else "walks"
         refusal = Notice(*why) if (why := chat.refused(feature)) is not None else None
         try:
@@ -151,13 +147,11 @@ class Walks:
             wish = Wish(then="wait" if paused else "go on")
             self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            self._chat.host.ask(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
+            self._chat.host.ask_ids(
+                text, lambda ids: run.join(number, at, ids, paused=paused) if self._run is run else None
+            )
         else:
             run.join(number, at, ids, paused=paused)
-
-    def _hear_ids(self, run: Run, number: int, at: int, paused: bool, event: Event) -> None:
-        if isinstance(event, Tokenized) and self._run is run:
-            run.join(number, at, event.ids, paused=paused)
 
     # --- what the chat goes on from -----------------------------------------------------------------------------------
 
@@ -196,7 +190,8 @@ class Walks:
         from_reply = tree.nodes[group.origin.node].role == "assistant"
         if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
             self._chat.group = None
-            self._chat.move(before, None)
+            self._chat.show_leaf(before)
+            self._chat.changed(WalksChanged())
         else:
             self.keep(group.cursor, stop_others=False, queue_waits=True)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 from termchat.chat.changes import Answered, LiveChanged
@@ -196,9 +198,8 @@ class Questions:
                 raise Unanswerable("no reply to inspect")
             step = self._step(tree, spans[0].node, 0, now=True)
             samplers = settings or step.samplers
-            last = position_of(
-                tree, spans[-1].node, spans[-1].count
-            )  # it may have begun in mid-reply, or after the thoughts
+            # The constraint may have begun in mid-reply, or after the thoughts.
+            last = position_of(tree, spans[-1].node, spans[-1].count)
             begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
             command = Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
             scored = yield from request(command, Scored)
@@ -363,9 +364,5 @@ def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
     for span in spans:
         start = span.node.start
         seeds.append(start.seed if start is not None else seeds[-1] if seeds else None)
-    first = last = next(at for at, span in enumerate(spans) if span.node is node)
-    while first and seeds[first - 1] == seeds[last]:
-        first -= 1
-    while last + 1 < len(spans) and seeds[last + 1] == seeds[first]:
-        last += 1
-    return spans[first : last + 1]
+    runs = [[span for span, _ in run] for _, run in groupby(zip(spans, seeds, strict=True), key=itemgetter(1))]
+    return next(run for run in runs if any(span.node is node for span in run))

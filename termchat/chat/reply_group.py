@@ -13,10 +13,7 @@ from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError
 from termchat.decoding.records import Beams, Ranking
 from termchat.decoding.walk_plan import ONE, WalkPlan
-from termchat.engine.port import (
-    Paused,
-    WalksFinished,
-)
+from termchat.engine.port import Paused, WalksFinished
 
 
 class ReplyBeginning(NamedTuple):
@@ -106,9 +103,6 @@ class ReplyGroup:
                 break
             step -= span.count
         return found
-
-    def ids(self, walk: int) -> list[int]:
-        return [i for span in self.spans(walk) for i in span.node.ids[: span.count]]
 
     def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
         """The walks, best first: as it is on record, else as they are now. `refused` is told why no answers of a vote can be
