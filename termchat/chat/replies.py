@@ -14,9 +14,9 @@ from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
 from termchat.chat.reply_run import Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
-from termchat.decoding.conditions import describe
-from termchat.decoding.lacking import acting, is_of_text
+from termchat.decoding.conditions import describe, is_of_text
 from termchat.decoding.records import Failed
+from termchat.decoding.stages import acting
 from termchat.engine.port import Cancel, EndThinking, Force, Keep, Pause, Resume, Step, Unit
 
 NUMBERS = 2**53

@@ -286,6 +286,13 @@ def describe(condition: Condition) -> str:
     return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')
 
 
+def is_of_text(condition: Condition) -> bool:
+    """Tell whether a condition can be evaluated where only the text is known, and a reply can end, but not wait."""
+    return isinstance(condition, Stop | Length) or (
+        isinstance(condition, After | Text | Loop) and condition.action == "stop"
+    )
+
+
 def _number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 

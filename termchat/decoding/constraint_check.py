@@ -14,10 +14,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from termchat.decoding.constraint import LONGEST, Constraint, Kind
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError
 from termchat.decoding.gbnf import to_lark
 from termchat.decoding.partial_json import resolved
-from termchat.decoding.text_error import TextError
 
 MOST_RULES = 1_000
 """Rules of a grammar, three parentheses counting as one."""
@@ -164,7 +163,7 @@ def _whole(digits: str) -> int | Exact:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
         TextError: it is not JSON, or nested too deeply.
@@ -241,7 +240,7 @@ def _check_meaning(text: str, schema: Any) -> None:
 
 @lru_cache(8)
 def draft_of(text: str) -> Any:
-    """The validator of the draft that a schema names, else of the newest draft whose rules it keeps.
+    """Return the validator of the draft that a schema names, else of the newest draft whose rules it keeps.
 
     Raises:
         TextError: it is not JSON, names no draft that is supported, or breaks the draft's rules.
@@ -251,7 +250,7 @@ def draft_of(text: str) -> Any:
 
     schema, faults = parse_json(text), []
     # A target may lie where an older draft does not look.
-    parts = [schema, *(resolved(schema, pointer) for pointer in _local(schema))]
+    parts = [schema, *(resolved(schema, pointer) for pointer in _find_pointers(schema))]
     for name in _drafts_of(schema, text):
         draft = validator_for({"$schema": name})
         rules = draft(draft.META_SCHEMA)
@@ -266,7 +265,7 @@ def draft_of(text: str) -> Any:
 
 
 def _drafts_of(schema: Any, text: str) -> Sequence[str]:
-    """The draft that a schema names, without one those it may follow, the newest first.
+    """Return the draft that a schema names, or all that it may follow, the newest first.
 
     Raises:
         TextError: it names none that is supported.
@@ -281,8 +280,8 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
 
 
 def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
-    """Every value in a JSON document, with the key that it belongs to, one of `_CONSTANTS` for all below that, and its depth;
-    without what stands below the keys in `but`."""
+    """Yield every value in a JSON document, with the key that it belongs to (one of `_CONSTANTS` for all below that) and its
+    depth; without what stands below the keys in `but`."""
     waiting = [("", value, 1)]
     while waiting:
         key, here, depth = waiting.pop()
@@ -303,8 +302,8 @@ def _is_float(number: int | Exact) -> bool:
 
 
 def _leaking_bound(part: dict[str, Any]) -> str | None:
-    """The key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to a bound
-    that is none."""
+    """Find the key of an excluded bound that the grammar allows: llguidance does so for a whole number next to a bound that is
+    none."""
     from llguidance import LLMatcher
 
     for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -342,35 +341,36 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
 
 
 def _items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
-    """What stands below a key, if it is of that kind: a constant of a schema may look like one."""
+    """Return the items below a key if they are of that kind: a constant of a schema may look like a schema."""
     value = part.get(key)
     return value if isinstance(value, kind) else ()
 
 
 def _endless(schema: Any) -> str | None:
-    """A reference that can only be followed without an end; None if there is none."""
-    targets: dict[str, Any] = {}
-    waiting = _local(schema)
-    while waiting:
-        pointer = waiting.pop()
-        targets[pointer] = resolved(schema, pointer)
-        waiting |= _local(targets[pointer]) - targets.keys()
-    onward = {pointer: _local(target) for pointer, target in targets.items()}
+    """Find a reference that can only be followed without an end."""
+    targets = _find_targets(schema)
+    onward = {pointer: _find_pointers(target) for pointer, target in targets.items()}
     still = {pointer for pointer in targets if _leads_back(pointer, onward)}
     while ending := {pointer for pointer in still if _ends(targets[pointer], still)}:
         still -= ending
     return min(still, default=None)
 
 
-def _targets(value: Any) -> set[str]:
-    """What is referred to in a schema."""
-    parts = (part.get("$ref") for _, part, _ in _walk(value) if isinstance(part, dict))
-    return {pointer for pointer in parts if isinstance(pointer, str)}
+def _find_pointers(schema: Any) -> set[str]:
+    """Find the references of a schema to its own parts."""
+    targets = (part.get("$ref") for _, part, _ in _walk(schema) if isinstance(part, dict))
+    return {target for target in targets if isinstance(target, str) and (target == "#" or target.startswith("#/"))}
 
 
-def _local(schema: Any) -> set[str]:
-    """The pointers that are referred to in a schema."""
-    return {pointer for pointer in _targets(schema) if pointer == "#" or pointer.startswith("#/")}
+def _find_targets(schema: Any) -> dict[str, Any]:
+    """Find all parts of a schema that are referred to, also from such parts, by their pointers."""
+    targets: dict[str, Any] = {}
+    waiting = _find_pointers(schema)
+    while waiting:
+        pointer = waiting.pop()
+        targets[pointer] = resolved(schema, pointer)
+        waiting |= _find_pointers(targets[pointer]) - targets.keys()
+    return targets
 
 
 def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
@@ -398,7 +398,7 @@ def _ends(target: Any, still: set[str]) -> bool:
 
 
 def _words(message: str) -> list[str]:
-    """What in a refusal may stand in the schema, the surest first."""
+    """List the words of a refusal that may stand in the schema, the surest first."""
     quoted = re.findall(r"""["']([^"']+)["']""", message)
     after_colon = re.findall(r"(?:type|format): (\S+)$", message)
     return [
@@ -410,7 +410,7 @@ def _words(message: str) -> list[str]:
 
 
 def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[int, int]:
-    """Line and column of the first of the words that is a key of a schema or a value there; (0, 0) where none is."""
+    """Find the line and column of the first of the words that is a key of a schema or a value there; (0, 0) where none is."""
     seen = list(_strings(text))
     if value is not None:
         words = [value]
@@ -423,11 +423,11 @@ def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[in
 
 
 def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
+    """Yield every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
     names = {"properties", "$defs", "definitions", "patternProperties"}
     stack: list[tuple[str, str]] = []  # of each open bracket: itself, and the key that its value belongs to
     key = ""
-    tokens = [(found[0], found.start()) for found in _TOKEN.finditer(text)]
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     for place, (token, offset) in enumerate(tokens):
         if token in "{[":
             stack.append((token, key))
@@ -444,20 +444,10 @@ def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 
 def _depth_of_references(schema: Any) -> int:
-    """No path through the schema is longer: that of the root, and of everything that is referred to, one after the other."""
-    depth, waiting, seen = _depth(schema), _targets(schema), set[str]()
-    while waiting:
-        if (pointer := waiting.pop()) in seen:
-            continue
-        seen.add(pointer)
-        part = resolved(schema, pointer)
-        depth += _depth(part) + 1
-        waiting |= _targets(part)
-    return depth if seen else 0
-
-
-def _depth(value: Any) -> int:
-    return max(depth for _, _, depth in _walk(value))
+    """Bound the longest path through the schema: the depths of the root and of all parts that are referred to, summed up."""
+    parts = [schema, *_find_targets(schema).values()]
+    depths = [max(depth for _, _, depth in _walk(part)) for part in parts]
+    return sum(depths) + len(depths) - 1 if len(depths) > 1 else 0
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
@@ -477,13 +467,13 @@ def _check_regex(text: str, _grammar: str) -> None:
         raise TextError.at(text, _offset(text, column - 1), wrong)
     wrong = message.partition("(in regex): ")[2].partition("; ")[0].partition("\n")[0] or message.partition("\n")[0]
     if wrong.startswith("lookarounds"):
-        found = re.search(r"\\[bB]", text)
-        raise TextError.at(text, found.start() if found else 0, "word borders and look-around are not supported")
+        border = re.search(r"\\[bB]", text)
+        raise TextError.at(text, border.start() if border else 0, "word borders and look-around are not supported")
     raise TextError(wrong)
 
 
 def _offset(text: str, shown: int) -> int:
-    """Where in a pattern that is which llguidance shows with new lines, tabs and slashes escaped."""
+    """Convert a column of a pattern as llguidance shows it, with escaped new lines, tabs and slashes, to one of its text."""
     width, escaped = 0, False
     for offset, character in enumerate(text):
         if width >= shown:
@@ -525,7 +515,7 @@ def _bounded(lark: str) -> None:
 
 
 def _refusal(grammar: str) -> str | None:
-    """What llguidance has against it; None where it takes it, or would have to know the vocabulary."""
+    """Ask llguidance why it refuses a grammar; None if it takes it, or would have to know the vocabulary."""
     from llguidance import LLMatcher
 
     is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
@@ -533,7 +523,7 @@ def _refusal(grammar: str) -> str | None:
 
 
 def _caret(message: str) -> tuple[str, int, str]:
-    """Pattern, column from 1 and fault of a regular expression that could not be parsed."""
+    """Read the pattern, the column from 1 and the fault of a regular expression that could not be parsed."""
     lines = message.partition("regex parse error:\n")[2].split("\n")
     marks = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))
     fault = next((line.removeprefix("error: ") for line in lines[marks:] if line.startswith("error: ")), "not valid")
@@ -546,3 +536,68 @@ _CHECKS: dict[Kind, Callable[[str, str], None]] = {
     "gbnf": _check_gbnf,
     "lark": _check_lark,
 }
+
+
+# --- a schema from an example ----------------------------------------------------------------------------------------
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+_TYPE_ORDER = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+
+def schema_of(value: Any) -> dict[str, Any]:
+    """Make a JSON schema from an example: the types of all that is in it. An object has its keys and no others; an array has
+    any number of items like those there; an empty one holds anything. Keys that only some objects of an array have are
+    optional."""
+    if isinstance(value, dict):
+        if not value:
+            return {"type": "object"}
+        properties = {key: schema_of(item) for key, item in value.items()}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+    if isinstance(value, list):
+        return (
+            {"type": "array", "items": _merge_schemas([schema_of(item) for item in value])}
+            if value
+            else {"type": "array"}
+        )
+    return {"type": _TYPES[type(value)]}
+
+
+def _merge_schemas(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Make the schema that matches what any of these matches."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for schema in (one for given in schemas for one in given.get("anyOf", [given])):
+        for kind in [schema["type"]] if isinstance(schema["type"], str) else schema["type"]:
+            kinds.setdefault(kind, []).append(schema)
+    if "number" in kinds:
+        kinds.pop("integer", None)
+    each = [_merge_kind(kind, kinds[kind]) for kind in _TYPE_ORDER if kind in kinds]
+    if len(each) == 1:
+        return each[0]
+    if all(len(one) == 1 for one in each):
+        return {"type": [one["type"] for one in each]}
+    return {"anyOf": each}
+
+
+def _merge_kind(kind: str, schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if kind == "array":
+        items = [schema["items"] for schema in schemas if "items" in schema]
+        return {"type": "array", "items": _merge_schemas(items)} if items else {"type": "array"}
+    if kind != "object":
+        return {"type": kind}
+    if any("properties" not in schema for schema in schemas):
+        return {"type": "object"}
+    keys = dict.fromkeys(key for schema in schemas for key in schema["properties"])
+    return {
+        "type": "object",
+        "properties": {
+            key: _merge_schemas([schema["properties"][key] for schema in schemas if key in schema["properties"]])
+            for key in keys
+        },
+        "required": [key for key in keys if all(key in schema["required"] for schema in schemas)],
+        "additionalProperties": False,
+    }

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from termchat.decoding.text_error import TextError
+from termchat.decoding.constraint import TextError
 
 _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")

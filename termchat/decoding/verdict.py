@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.constraint_check import (
     END_BYTE,
     Exact,
@@ -24,7 +24,6 @@ from termchat.decoding.constraint_check import (
 )
 from termchat.decoding.deadline import deadline
 from termchat.decoding.partial_json import PartialDocument, shown_path
-from termchat.decoding.text_error import TextError
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

@@ -125,14 +125,12 @@ class _Step(NamedTuple):
             return rows | self._run_stages(settings, self.whole)
         if self.after_chain:
             after = rows | self._run_stages(settings, self.whole)
-            left = self._fitting(_last(after), self.allowed)
+            left = _last(after).drop_masked()
+            left = left.keep(self.allowed[left.ids])
             if len(left.ids):
                 return after | {GRAMMAR: left}
-        fitting = self._fitting(self.whole, self.allowed)
+        fitting = self.whole.keep(self.allowed & np.isfinite(self.whole.logits))
         return rows | {GRAMMAR: fitting} | self._run_stages(settings, fitting)
-
-    def _fitting(self, row: Surviving, allowed: NDArray[np.bool_]) -> Surviving:
-        return row.keep(allowed[row.ids] & np.isfinite(row.logits))
 
     def _run_stages(self, settings: SamplerSettings, row: Surviving) -> Rows:
         rows = {}
@@ -349,17 +347,16 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 def _without_penalty(asked: _Step, token: int, settings: SamplerSettings) -> list[Remedy]:
     """Return the first penalty without which, all else as it is, the token is kept where it was cut, or wins."""
     kept = _last(asked.run_chain(settings)).find_place(token) is not None
-    tries: list[tuple[str, float, _Step]] = []
+    tries: list[tuple[str, float, _Step, SamplerSettings]] = []
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:
-        tries.append((LOGIT_BIAS, 0.0, asked.without_bias(token)))
+        tries.append((LOGIT_BIAS, 0.0, asked.without_bias(token), settings))
     for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
-        off = KNOBS[name].off
-        assert isinstance(off, (int, float))
+        off = float(KNOBS[name].off)  # type: ignore[arg-type]
         if getattr(settings, name) != off:
-            tries.append((name, float(off), asked))
-    for name, value, step in tries:
-        rows = step.run_chain(settings if name == LOGIT_BIAS else _turned(settings, name, value))
+            tries.append((name, off, asked, _turned(settings, name, off)))
+    for name, value, step, turned in tries:
+        rows = step.run_chain(turned)
         wins = step.winner(rows) == token
         if wins or (not kept and _last(rows).find_place(token) is not None):
             return [Remedy(name, "=", value, wins)]

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from termchat.decoding.constraint import Constraint, Kind, choice
-from termchat.decoding.constraint_check import check
-from termchat.decoding.example_schema import schema_of
+from termchat.decoding.constraint import Constraint, Kind, TextError, choice
+from termchat.decoding.constraint_check import check, schema_of
 from termchat.decoding.partial_json import PartialDocument, Path, described, schema_at, shown_path
-from termchat.decoding.text_error import TextError
 from termchat.decoding.verdict import allowed_after, described_bytes, pretty, verdict_on
 
 PERSON = """{
