@@ -213,7 +213,7 @@ class Walks:
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:
-    """All groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
+    """List the groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
     reopened = []
     for nodes in groups_of(conversation).values():
         parent, at = origin_of(nodes)
@@ -230,7 +230,7 @@ def groups(conversation: Conversation) -> list[ReplyGroup]:
 
 
 def _changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
-    """The knobs of each walk that not all began with."""
+    """Find the settings of each walk that differ between walks at their begin."""
     first = {walk: records[0].samplers for walk, records in settings.items() if records}
     differing = [
         name

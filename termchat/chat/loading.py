@@ -343,7 +343,7 @@ class Drafters:
         chat.changed(Notice(message, ". ".join(hints)), *problems)
 
     def _fail(self, failure: Failed) -> None:
-        """A dead engine is told by whoever waits for more of it."""
+        """Report why there is no drafter; a dead engine is reported by whoever waits for its answers."""
         chat = self._chat
         if failure.kind == "engine":
             return

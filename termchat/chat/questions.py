@@ -359,7 +359,7 @@ def reply_with(tree: Conversation, node: Node) -> list[Span]:
 
 
 def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
-    """The pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others than the reply."""
+    """Find the pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others."""
     seeds: list[int | None] = []
     for span in spans:
         start = span.node.start

@@ -32,7 +32,7 @@ class AnswerError(ValueError):
 
 
 def answer_reader(answer: str) -> Callable[[str], str | None]:
-    """What takes the answer out of a text; None where the text has none.
+    """Make a function that reads the answer out of a text; it returns None where the text has none.
 
     A JSON path (`$.a.b[0]`, `$["a b"]`) reads the last document of the text that has it: a string as it is, anything else
     as JSON. Everything else is a regular expression, with `^` and `$` at every line: the answer is its last match that is not
@@ -50,7 +50,7 @@ def answer_reader(answer: str) -> Callable[[str], str | None]:
 
 
 def is_path(answer: str) -> bool:
-    """Whether it is a JSON path, not a regular expression."""
+    """Tell whether it is a JSON path, not a regular expression."""
     return answer.startswith(_PATH_BEGINS)
 
 
@@ -110,7 +110,7 @@ def _at_path(text: str, path: Path) -> str | None:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """The JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
+    """Yield the JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
     read = json.JSONDecoder(strict=False).raw_decode
     at = 0
     while (begin := _DOCUMENT.search(text, at)) is not None:

@@ -232,12 +232,12 @@ def keep_bytes(token: Token, packed: bytes) -> None:
 
 
 def bytes_of(record: Record) -> bytes | None:
-    """The bytes from which a record was decoded, where they were kept."""
+    """Return the bytes from which a record was decoded, where they were kept."""
     return getattr(record, "packed", None)
 
 
 def as_packed(value: object) -> msgspec.Raw:
-    """What an encoder of records needs as its `enc_hook`: packed candidates go out as they came.
+    """Pass packed candidates through an encoder of records as they came: its `enc_hook`.
 
     Raises:
         NotImplementedError: it is anything else.
@@ -248,7 +248,7 @@ def as_packed(value: object) -> msgspec.Raw:
 
 
 def is_taken(candidate: Candidate, token: Token) -> bool:
-    """Whether a candidate is the token that was drawn; where no ids are known, by its text."""
+    """Tell whether a candidate is the token that was drawn; where no ids are known, by its text."""
     if candidate.id != UNKNOWN or token.id != UNKNOWN:
         return candidate.id == token.id
     return candidate.text == token.bytes.decode("utf-8", "replace")
@@ -362,7 +362,7 @@ def drop_impossible(token: Token) -> Token:
 
 
 def _find_impossible(numbers: Token | Candidate) -> dict[str, Any]:
-    """The fields that are out of their bounds, each with `ABSENT`; NaN is `ABSENT` already."""
+    """Map each field that is out of its bounds to `ABSENT`; NaN is `ABSENT` already."""
     changed: dict[str, Any] = {}
     for name, (low, high) in BOUNDS.items():
         if (value := getattr(numbers, name, 0.0)) < low or value > high:
@@ -486,7 +486,7 @@ UNTOLD: dict[type, dict[str, Any]] = {
 
 
 def untold(value: msgspec.Struct) -> set[str]:
-    """The fields that its engine did not tell."""
+    """List the fields that the engine did not tell."""
     found = set()
     for name, nothing in UNTOLD[type(value)].items():  # of each candidate of each token: it has to be quick
         number = getattr(value, name)
@@ -497,8 +497,8 @@ def untold(value: msgspec.Struct) -> set[str]:
 
 
 def to_dict(value: Any) -> Any:
-    """A record as plain values: structs become dicts by field name, bytes become base64 text, and what is no number
-    (NaN, infinity), for which JSON has no word, becomes None. What an engine does not tell of a token is left out."""
+    """Convert a record to plain values: structs become dicts by field name, bytes base64 text, and NaN and infinity, for which
+    JSON has no word, None. What an engine does not tell of a token is left out."""
     if isinstance(value, float):  # first what there is most of: a token has two hundred numbers and texts
         return value if math.isfinite(value) else None
     if type(value) in _PLAIN:

@@ -140,7 +140,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @lru_cache(8)
 def _validator(text: str) -> Any:
-    """The validator of a schema.
+    """Make the validator of a schema.
 
     Raises:
         TextError: it is no schema.
@@ -176,7 +176,7 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
 
 
 def _string_rule(keyword: str, fault: str) -> Any:
-    """The rule of a keyword for strings, whose fault names the string and the value of the keyword."""
+    """Make the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
     def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "string") and not _matches(keyword, rule, value):

@@ -120,7 +120,7 @@ class WalkFigures:
         self._last: tuple[int, ...] = ()
 
     def append(self, id: int, logprob: float | None, entropy: float | None) -> None:
-        """The next token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
+        """Add a token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
         self.tokens += 1
         self.sum_logprob = _plus(self.sum_logprob, logprob)
         self._entropies = _plus(self._entropies, entropy)
@@ -145,7 +145,7 @@ class WalkFigures:
         return self._mean(self._entropies)
 
     def distinct(self, n: int) -> float | None:
-        """None where there is no n-gram yet."""
+        """Return the share of different n-grams; None without one."""
         return len(self._seen[n]) / (self.tokens - n + 1) if self.tokens >= n else None
 
     def _mean(self, total: float | None) -> float | None:
@@ -167,13 +167,13 @@ class GroupFigures:
             self.add(walk)
 
     def add(self, walk: int) -> None:
-        """A walk without tokens yet; one that is there already stays as it is."""
+        """Add a walk without tokens, unless it is known."""
         if walk not in self.of:
             self.of[walk] = WalkFigures()
             self.trie.add(walk)
 
     def append(self, walk: int, id: int, logprob: float | None, entropy: float | None) -> None:
-        """The next token of a walk: see `WalkFigures.append`."""
+        """Append a token to a walk: see `WalkFigures.append`."""
         self.add(walk)
         self.of[walk].append(id, logprob, entropy)
         self.trie.append(walk, id)
@@ -204,7 +204,7 @@ class GroupFigures:
 
 
 def _second(counts: dict[int, int]) -> int:
-    """The second highest count: each walk's n-gram is there so often in another walk, or as often as in the walk itself."""
+    """Return the second highest count: an n-gram of each walk is so often in another walk, or as often as in itself."""
     return sorted(counts.values())[-2] if len(counts) > 1 else 0
 
 
