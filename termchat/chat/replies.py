@@ -59,9 +59,7 @@ class Replies:
             beginning = beginning._replace(then="wait")
         self._pausing = self.held = False
         self.run = Run(chat, group, beginning, self._finish)
-        if group.alone:
-            group.kept = 0
-        else:
+        if not group.alone:
             chat.group = group
             chat.changed(WalksChanged())
         chat.live, chat.paused = group.lives[0], None

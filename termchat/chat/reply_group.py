@@ -58,7 +58,7 @@ class ReplyGroup:
         self.lives: dict[int, Live] = {}
         self.paused: dict[int, Paused] = {}
         self.cursor = 0
-        self.kept: int | None = None
+        self.kept: int | None = 0 if self.alone else None
         self.ended: WalksFinished | None = None
 
     @property

@@ -31,12 +31,16 @@ class Bias(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{self.name}={shown(self.value) or 0}"
+        return f"{self.name}={self.amount or 0}"
 
     @property
     def name(self) -> str:
         """The token's id, or the text in quotes."""
         return str(self.what) if isinstance(self.what, int) else f'"{escape(self.what)}"'
+
+    @property
+    def amount(self) -> str:
+        return shown(self.value)
 
 
 def shown(value: float) -> str:

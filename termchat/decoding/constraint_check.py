@@ -47,6 +47,11 @@ _REMARKS = {"title", "description", "examples", "default", "$comment", "readOnly
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _CONSTANTS = ("const", "enum")
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
+_WORDS = (
+    re.compile(r"""["']([^"']+)["']"""), re.compile(r"(?:type|format): (\S+)$"),
+    re.compile(r"\b[a-z]+[A-Z]\w+\b"), re.compile(r"\b[a-z][a-zA-Z]+\b"),
+)  # fmt: skip
+"""Words of a refusal that may stand in the schema, the surest first."""
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _PLAIN = {
     "oneOf constraints are not supported. Enable 'coerce_one_of' option to approximate oneOf with anyOf": (
@@ -191,7 +196,7 @@ def _not_json(text: str, name: str) -> NoReturn:
 def _check_schema(text: str, grammar: str) -> None:
     schema = parse_json(text)
     if _depth_of_references(schema) > DEEPEST_REFERENCES:
-        raise TextError(f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", *_place_of(text, ["$ref"]))
+        raise _make_fault(text, f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", "$ref")
     _drafts_of(schema, text)
     message = _refusal(grammar)
     if message is None:
@@ -199,16 +204,15 @@ def _check_schema(text: str, grammar: str) -> None:
         return
     if message.startswith("regex parse error"):
         pattern, column, wrong = _caret(message)
-        shown = f"{wrong} (character {column} of the pattern)"
-        raise TextError(shown, *_place_of(text, [], value=pattern))
-    said, words = _PLAIN.get(message, message), _words(message)
+        raise _make_fault(text, f"{wrong} (character {column} of the pattern)", pattern)
+    fault, words = _PLAIN.get(message, message), [word for pattern in _WORDS for word in pattern.findall(message)]
     if keys := re.fullmatch(r"Unimplemented keys: \[(.*)\]", message):
-        said = f"not supported: {keys[1].replace(chr(34), '')}"
+        fault = f"not supported: {keys[1].replace(chr(34), '')}"
     elif "does not contain a multiple of" in message:
-        said, words = "multipleOf: no multiple lies between the bounds", ["multipleOf"]
+        fault, words = "multipleOf: no multiple lies between the bounds", ["multipleOf"]
     elif "Regex is empty" in message:
-        said, words = "pattern: no text matches it, the format and the lengths together", ["pattern", "format"]
-    raise TextError(said, *_place_of(text, words))
+        fault, words = "pattern: no text matches it, the format and the lengths together", ["pattern", "format"]
+    raise _make_fault(text, fault, *words)
 
 
 def _check_meaning(text: str, schema: Any) -> None:
@@ -219,23 +223,21 @@ def _check_meaning(text: str, schema: Any) -> None:
         if not isinstance(number, (int, Exact)) or isinstance(number, bool):
             continue
         if not _is_float(number) or (key in _CONSTANTS and abs(Decimal(number)) >= 1 << 63):
-            shown = f"{key}: {number} has more digits than a grammar can follow"
-            raise TextError(shown, *_place_of(text, [key]))
+            raise _make_fault(text, f"{key}: {number} has more digits than a grammar can follow", key)
     for _, part, _ in _walk(schema):
         if not isinstance(part, dict):
             continue
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
             shown = f"prefixItems: only draft 2020-12 has it, without additionalItems; set $schema to {_DRAFTS[0]}"
-            raise TextError(shown, *_place_of(text, ["prefixItems"]))
+            raise _make_fault(text, shown, "prefixItems")
         if (bound := _leaking_bound(part)) is not None:
-            raise TextError(f"{bound}: the grammar would allow the bound itself", *_place_of(text, [bound]))
+            raise _make_fault(text, f"{bound}: the grammar would allow the bound itself", bound)
         if isinstance(part.get("patternProperties"), dict) and _is_dead_end(part):
             first = next(iter(part["patternProperties"]))
             shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
-            raise TextError(shown, *_place_of(text, [], value=first))
+            raise _make_fault(text, shown, first)
     if (endless := _endless(schema)) is not None:
-        shown = f"$ref: {endless} refers to itself without an end"
-        raise TextError(shown, *_place_of(text, [], value=endless))
+        raise _make_fault(text, f"$ref: {endless} refers to itself without an end", endless)
 
 
 @lru_cache(8)
@@ -261,7 +263,7 @@ def draft_of(text: str) -> Any:
         faults.append(fault)
     path = [step for step in faults[0].absolute_path if isinstance(step, str)]
     shown = f"{'.'.join(path)}: {faults[0].message}" if path else faults[0].message
-    raise TextError(shown, *_place_of(text, path[-1:]))
+    raise _make_fault(text, shown, *path[-1:])
 
 
 def _drafts_of(schema: Any, text: str) -> Sequence[str]:
@@ -275,7 +277,7 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
     named = schema["$schema"]
     if not isinstance(named, str) or named.rstrip("#") not in _DRAFTS:
         shown = f"$schema: {json.dumps(named)} is not a supported draft; use {_DRAFTS[0]}"
-        raise TextError(shown, *_place_of(text, ["$schema"]))
+        raise _make_fault(text, shown, "$schema")
     return (named.rstrip("#"),)
 
 
@@ -397,32 +399,17 @@ def _ends(target: Any, still: set[str]) -> bool:
     return not (_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
 
 
-def _words(message: str) -> list[str]:
-    """List the words of a refusal that may stand in the schema, the surest first."""
-    quoted = re.findall(r"""["']([^"']+)["']""", message)
-    after_colon = re.findall(r"(?:type|format): (\S+)$", message)
-    return [
-        *quoted,
-        *after_colon,
-        *re.findall(r"\b[a-z]+[A-Z]\w+\b", message),
-        *re.findall(r"\b[a-z][a-zA-Z]+\b", message),
-    ]
-
-
-def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[int, int]:
-    """Find the line and column of the first of the words that is a key of a schema or a value there; (0, 0) where none is."""
-    seen = list(_strings(text))
-    if value is not None:
-        words = [value]
+def _make_fault(text: str, message: str, *words: str) -> TextError:
+    """Make the error for the first of the words that is a key of a schema or a value there; without a place if none is."""
+    strings = list(_find_strings(text))
     for word in words:
-        for content, offset, keyword in seen:
-            if keyword and (content == word or content == "#" + word):
-                error = TextError.at(text, offset, "")
-                return error.line, error.column
-    return 0, 0
+        for content, offset, is_keyword in strings:
+            if is_keyword and content in (word, "#" + word):
+                return TextError.at(text, offset, message)
+    return TextError(message)
 
 
-def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
+def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
     """Yield every string of a JSON text, its offset, and whether it says something to a schema: names of properties do not."""
     names = {"properties", "$defs", "definitions", "patternProperties"}
     stack: list[tuple[str, str]] = []  # of each open bracket: itself, and the key that its value belongs to

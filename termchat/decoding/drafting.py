@@ -204,9 +204,9 @@ def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[fl
         yield tokens / (times(count + 1) + (count + likely) * each)
 
 
-def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
+def how_many(rates: Iterable[float], times: Times, risk: float = inf) -> int:
     """Return the fastest number of tokens to draft; 0 if none pays, or all could lose more than `risk` rows. As `gain`."""
-    best, most, values = 0, _GAIN, list(gain(rates, times, each))
+    best, most, values = 0, _GAIN, list(gain(rates, times))
     for count, value in enumerate(values, 1):
         full = (count + 1) % _ROWS == 0 or count in (1, len(values))
         if full and value > most and times(count + 1) - 1 <= risk:

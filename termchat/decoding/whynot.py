@@ -29,6 +29,7 @@ from termchat.decoding.arithmetic import (
 )
 from termchat.decoding.biases import BANNED
 from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.draw import draw
 from termchat.decoding.records import Explanation, Misfit, Penalised, Remedy, StageEffect, TokenBias
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stage_state import state_of
@@ -54,7 +55,7 @@ def explain(
     after_chain: bool = False,
     misfit: Misfit | None = None,
 ) -> Explanation:
-    """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
+    """Explain `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
     `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`stage_state`), `dry` what
     DRY takes from tokens under these settings (`Situation`), `biases` what the logit biases come to. A constraint has `allowed`
@@ -148,9 +149,7 @@ class _Step(NamedTuple):
     def winner(self, rows: Rows) -> int:
         """Return the token that the dice take of the last row."""
         row = _last(rows)
-        scores = row.logits.astype(np.float64)
-        scores -= scores.max()
-        return int(row.ids[(scores + self.noise(row.ids)).argmax()])
+        return draw(row.ids, row.logits, self.seed, self.step).id
 
 
 def _last(rows: Rows) -> Surviving:
@@ -170,9 +169,7 @@ def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
     """Return the effect of each stage, then of the dice."""
     effects = []
     alive = True
-    for name, row in rows.items():
-        if name == _MODEL:
-            continue
+    for name, row in [*rows.items()][1:]:
         place = row.find_place(token)
         logit = probability = None
         if place is not None:
@@ -199,7 +196,7 @@ def _penalised(rows: Rows, token: int, seen: Sequence[int], count: int) -> Penal
 
 
 def _remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
-    """First what keeps the token, stage by stage; then the temperature at which it wins; then doing without a penalty."""
+    """Find what keeps the token, stage by stage; then the temperature at which it wins; then the penalty to do without."""
     remedies: list[Remedy] = []
     turned = settings
     rows = asked.run_chain(turned)
