@@ -345,17 +345,9 @@ class Questions:
 
 
 def reply_with(tree: Conversation, node: Node) -> list[Span]:
-    """All pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up to it."""
-    path = tree.path()
-    last = next((at for at, span in enumerate(path) if span.node is node), None)
-    if last is None:
-        return tree.reply(node.number)
-    while last + 1 < len(path) and path[last + 1].node.role == "assistant":
-        last += 1
-    first = last
-    while first >= 0 and path[first].node.role == "assistant":
-        first -= 1
-    return path[first + 1 : last + 1]
+    """Find all pieces of the reply that a node belongs to: those on the shown path if it is there, else those up to it."""
+    runs = [list(run) for _, run in groupby(tree.path(), key=lambda span: span.node.role)]
+    return next((run for run in runs if any(span.node is node for span in run)), None) or tree.reply(node.number)
 
 
 def of_one_seed(spans: list[Span], node: Node) -> list[Span]:

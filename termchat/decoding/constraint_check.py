@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -527,42 +528,23 @@ _CHECKS: dict[Kind, Callable[[str, str], None]] = {
 
 # --- a schema from an example ----------------------------------------------------------------------------------------
 
-_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-_TYPE_ORDER = ("null", "boolean", "integer", "number", "string", "array", "object")
+_TYPES = {
+    type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
+}  # fmt: skip
 
 
-def schema_of(value: Any) -> dict[str, Any]:
-    """Make a JSON schema from an example: the types of all that is in it. An object has its keys and no others; an array has
-    any number of items like those there; an empty one holds anything. Keys that only some objects of an array have are
-    optional."""
-    if isinstance(value, dict):
-        if not value:
-            return {"type": "object"}
-        properties = {key: schema_of(item) for key, item in value.items()}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-    if isinstance(value, list):
-        return (
-            {"type": "array", "items": _merge_schemas([schema_of(item) for item in value])}
-            if value
-            else {"type": "array"}
-        )
-    return {"type": _TYPES[type(value)]}
+def schema_of(*examples: Any) -> dict[str, Any]:
+    """Make a JSON schema that matches examples, at least one: the types of all that is in them.
 
-
-def _merge_schemas(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Make the schema that matches what any of these matches."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for schema in (one for given in schemas for one in given.get("anyOf", [given])):
-        for kind in [schema["type"]] if isinstance(schema["type"], str) else schema["type"]:
-            kinds.setdefault(kind, []).append(schema)
+    An object has its keys and no others; those that only some objects have are optional. An array has any number of items like
+    those there. An empty object or array holds anything.
+    """
+    kinds: defaultdict[str, list[Any]] = defaultdict(list)
+    for example in examples:
+        kinds[_TYPES[type(example)]].append(example)
     if "number" in kinds:
         kinds.pop("integer", None)
-    each = [_merge_kind(kind, kinds[kind]) for kind in _TYPE_ORDER if kind in kinds]
+    each = [_schema_of_kind(kind, kinds[kind]) for kind in _TYPES.values() if kind in kinds]
     if len(each) == 1:
         return each[0]
     if all(len(one) == 1 for one in each):
@@ -570,21 +552,16 @@ def _merge_schemas(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"anyOf": each}
 
 
-def _merge_kind(kind: str, schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    if kind == "array":
-        items = [schema["items"] for schema in schemas if "items" in schema]
-        return {"type": "array", "items": _merge_schemas(items)} if items else {"type": "array"}
-    if kind != "object":
+def _schema_of_kind(kind: str, examples: Sequence[Any]) -> dict[str, Any]:
+    items = [item for example in examples for item in example] if kind in ("array", "object") else []
+    if kind == "array" and items:
+        return {"type": kind, "items": schema_of(*items)}
+    if kind != "object" or not all(examples):
         return {"type": kind}
-    if any("properties" not in schema for schema in schemas):
-        return {"type": "object"}
-    keys = dict.fromkeys(key for schema in schemas for key in schema["properties"])
+    keys = dict.fromkeys(items)
     return {
-        "type": "object",
-        "properties": {
-            key: _merge_schemas([schema["properties"][key] for schema in schemas if key in schema["properties"]])
-            for key in keys
-        },
-        "required": [key for key in keys if all(key in schema["required"] for schema in schemas)],
+        "type": kind,
+        "properties": {key: schema_of(*(example[key] for example in examples if key in example)) for key in keys},
+        "required": [key for key in keys if all(key in example for example in examples)],
         "additionalProperties": False,
     }

@@ -26,17 +26,12 @@ class Standing(NamedTuple):
 
 
 class _Level:
-    """An object or array that is open."""
+    """An object or array that is open; `step` is the key or the index of its newest value."""
 
     def __init__(self, opened: str) -> None:
         self.is_object = opened == "{"
-        self.key = ""
-        self.index = 0
+        self.step: str | int = "" if self.is_object else 0
         self.wants = "a key or }" if self.is_object else "a value or ]"
-
-    @property
-    def step(self) -> str | int:
-        return self.key if self.is_object else self.index
 
 
 class PartialDocument:
@@ -81,12 +76,13 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
     elif token in ",:":
         if level is not None:
             level.wants = "a key" if token == "," and level.is_object else "a value"
-            level.index += token == ","
+            if token == "," and isinstance(level.step, int):
+                level.step += 1
         return top
     elif level is not None and level.is_object and level.wants.startswith("a key"):
-        level.wants, level.key = ":", token[1:-1]
+        level.wants, level.step = ":", token[1:-1]
         with suppress(ValueError):
-            level.key = str(json.loads(token))
+            level.step = str(json.loads(token))
         return top
     if level is None:
         return ""
@@ -122,8 +118,7 @@ def schema_at(schema: Any, path: Path) -> Any:
             here = here.get("additionalProperties") if named is None else named
         else:
             prefix = here.get("prefixItems")
-            listed = isinstance(prefix, list) and step < len(prefix)
-            here = prefix[step] if listed and isinstance(prefix, list) else here.get("items")
+            here = prefix[step] if isinstance(prefix, list) and step < len(prefix) else here.get("items")
         here = _followed(schema, here)
     return here
 

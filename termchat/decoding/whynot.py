@@ -82,7 +82,7 @@ def explain(
         logprob=float(own[token]) - highest - mass,
         rank=int(np.count_nonzero(logits > logits[token])),
         probability=0.0 if final is None else final,
-        noise=float(asked.noise(np.array([token], np.int32))[0]),
+        noise=float(dice.gumbel(seed, step, np.array([token], np.int32))[0]),
         stages=stages,
         removed_by=next((stage.name for stage in stages[:-1] if stage.cut), None),
         penalised=penalised,
@@ -141,10 +141,6 @@ class _Step(NamedTuple):
             row = APPLY[stage.name](row, settings, at)
             rows[stage.name] = row.keep(np.isfinite(row.logits) | masked[row.ids])
         return rows
-
-    def noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the noise of these tokens, shape (n,)."""
-        return dice.gumbel(self.seed, self.step, ids)
 
     def winner(self, rows: Rows) -> int:
         """Return the token that the dice take of the last row."""
@@ -305,7 +301,7 @@ def _winning_temperature(asked: _Step, row: Surviving, token: int, present: floa
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
     """
     knob = KNOBS["temperature"]
-    low, high = _interval(row, asked.noise(row.ids), token)
+    low, high = _interval(row, dice.gumbel(asked.seed, asked.step, row.ids), token)
     low, high = max(low, knob.gap), min(high, knob.high)
     upward = present - low < high - present
     near, far, end = (low, high, knob.high) if upward else (high, low, knob.low)
