@@ -7,11 +7,12 @@ one question open at a time, and the newest wins. An answer says what it is abou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal
+
+import msgspec
 
 from termchat.chat.changes import Answered, LiveChanged
 from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, request
@@ -42,8 +43,7 @@ from termchat.engine.port import (
 )
 
 
-@dataclass(frozen=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True):
     """The distribution from which token `index` of `node` was drawn, asked again; `now`: under the knobs as they are."""
 
     node: Node
@@ -52,8 +52,7 @@ class Inspection:
     inspected: Inspected
 
 
-@dataclass(frozen=True)
-class WhyNot:
+class WhyNot(msgspec.Struct, frozen=True):
     """Why another token was not drawn in the place of token `index` of `node`.
 
     `text` is what was typed ("" where an id was asked about): the answer is about its first token, and `more` others follow
@@ -69,8 +68,7 @@ class WhyNot:
     pieces: dict[int, str]
 
 
-@dataclass(frozen=True)
-class Rescored:
+class Rescored(msgspec.Struct, frozen=True):
     """A whole reply drawn again in thought under `settings`: what each token would be, after its own past.
 
     `places` say where each of the reply's tokens stands; `ids` and `texts` are the reply's own. The lists are of one length.
@@ -85,8 +83,7 @@ class Rescored:
     summary: WhatIf
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(msgspec.Struct, frozen=True):
     """The tokens of a typed `text`, or of a `node`, of a reply all of its pieces."""
 
     node: Node | None
@@ -94,16 +91,14 @@ class Pieces:
     tokenized: Tokenized
 
 
-@dataclass(frozen=True)
-class CheckedConstraint:
+class CheckedConstraint(msgspec.Struct, frozen=True):
     """Whether a constraint can be used with the model."""
 
     constraint: Constraint
     checked: Checked
 
 
-@dataclass(frozen=True)
-class Biasing:
+class Biasing(msgspec.Struct, frozen=True):
     """What can be biased: the tokens of a typed `text`, the `spellings` of its word, the tokens of each bias that is `written`,
     in order, and those that the model bans itself."""
 

@@ -17,7 +17,10 @@ _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME = re.compile(r"[a-zA-Z0-9-]+")
 _TOKEN = re.compile(r"(!?)<(?:\[([0-9]+)\]|([^<>\s\[\]]+))>")
 _REPEAT = re.compile(r"\{S([0-9]+)S(?:(,)S([0-9]*)S)?\}".replace("S", _SPACE_AND_LINES.pattern))
-_ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
+_CODE = re.compile(
+    r"""\\(?:[trn\\"\[\]-]|(?P<digits>x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))|[^\\]""", re.DOTALL
+)
+_ESCAPED = {"\\t": "\t", "\\r": "\r", "\\n": "\n"}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
 _ANY = "/(?s:.)/"
 _NOTHING = '""'
@@ -190,24 +193,18 @@ class _Parser:
 
     def _code(self, start: int, what: str) -> int:
         """Read a code point, which may be written as an escape."""
-        mark = self._peek()
-        if not mark:
+        if not self._peek():
             raise TextError.at(self._text, start, f"this {what} is never closed")
-        if mark != "\\":
-            self._at += 1
-            return ord(mark)
-        kind = self._text[self._at + 1 : self._at + 2]
-        if kind in _ESCAPED and kind:
-            self._at += 2
-            return ord(_ESCAPED[kind])
-        width = _DIGITS.get(kind)
-        if width is None:
+        match = _CODE.match(self._text, self._at)
+        if match is None:
+            kind = self._text[self._at + 1 : self._at + 2]
+            if kind in _DIGITS:
+                raise self._wrong(f"\\{kind} needs {_DIGITS[kind]} hexadecimal digits")
             raise self._wrong(f"unknown escape \\{kind}; a backslash is written \\\\")
-        digits = self._text[self._at + 2 : self._at + 2 + width]
-        if not re.fullmatch(f"[0-9a-fA-F]{{{width}}}", digits):
-            raise self._wrong(f"\\{kind} needs {width} hexadecimal digits")
-        self._at += 2 + width
-        return int(digits, 16)
+        self._at = match.end()
+        if match["digits"]:
+            return int(match["digits"][1:], 16)
+        return ord(_ESCAPED.get(match[0], match[0][-1]))
 
     def _token(self) -> str:
         match = _TOKEN.match(self._text, self._at)
