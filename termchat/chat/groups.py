@@ -7,6 +7,7 @@ are branches of the conversation, whichever it continues from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -147,9 +148,8 @@ class Walks:
             wish = Wish(then="wait" if paused else "go on")
             self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            self._chat.host.ask_ids(
-                text, lambda ids: run.join(number, at, ids, paused=paused) if self._run is run else None
-            )
+            join = partial(run.join, number, at, paused=paused)
+            self._chat.host.ask_ids(text, lambda ids: join(ids) if self._run is run else None)
         else:
             run.join(number, at, ids, paused=paused)
 

@@ -236,11 +236,10 @@ class Drafters:
 
     def __init__(self, chat: State, loading: Loading) -> None:
         self._chat, self._loading = chat, loading
-        self._engine = self._pending = 0
+        self._pending = 0
 
     def end(self) -> None:
         """Forget the drafter: the engine is gone."""
-        self._engine += 1
         self._pending = 0
         chat = self._chat
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
@@ -297,11 +296,11 @@ class Drafters:
         self._pending += 1
         chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
         chat.changed(StatusChanged())
-        chat.host.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
+        chat.host.ask(LoadDraft(spec), partial(self._hear, self._loading.attempts, spec, draft_model))
 
-    def _hear(self, engine: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
+    def _hear(self, attempt: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
         chat = self._chat
-        if engine != self._engine:
+        if attempt != self._loading.attempts:
             return
         if isinstance(event, Progress):
             chat.host.drafter_progress = event.fraction
