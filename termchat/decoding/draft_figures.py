@@ -90,12 +90,10 @@ def round_at(tokens: DraftedSteps, index: int) -> Round | None:
     while begin and not tokens[begin].decode_us and (draft := tokens[begin - 1].draft) is not None and draft.accepted:
         begin -= 1
     current: Round | None = None
-    at = begin
-    while at < len(tokens):
+    for at in range(begin, len(tokens)):
         before, current = current, _continue_round(current, at, tokens[at])
-        if at > index and (before is None or not _is_same(before, current)):
+        if at > index and (current is None or current.begin == at):
             return before
-        at += 1
     return current
 
 
@@ -121,10 +119,6 @@ def _add_token(current: Round, token: DraftedStep, draft: Draft) -> Round:
 
 def _name_token(token: DraftedStep) -> DraftToken:
     return DraftToken(token.id, token.text or token.bytes.decode("utf-8", "replace"))
-
-
-def _is_same(before: Round, current: Round | None) -> bool:
-    return current is not None and current.begin == before.begin
 
 
 class DraftFigures:
@@ -172,9 +166,9 @@ class DraftFigures:
 
     def add(self, token: DraftedStep) -> None:
         """Count the next token of the reply."""
-        before, current = self.round, _continue_round(self.round, self.tokens, token)
-        goes_on = before is not None and _is_same(before, current)
-        if not goes_on:
+        current = _continue_round(self.round, self.tokens, token)
+        is_new = current is None or current.begin == self.tokens
+        if is_new:
             self._reject_rest()
         us = token.decode_us + token.sample_us
         if current is None:
@@ -182,7 +176,7 @@ class DraftFigures:
             if not self._is_first:
                 self._plain_us, self._plain_timed = self._plain_us + us, self._plain_timed + 1
         else:
-            if not goes_on:
+            if is_new:
                 self.rounds += 1
                 self._undecided = len(current.drafted)
                 self._drafting_us += current.us
