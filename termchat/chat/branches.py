@@ -23,8 +23,7 @@ class Branches:
             chat.changed(Notice("no such branch"))
         elif leaf != tree.leaf and not self._walks.select_node(leaf):
             self._forks.leave()
-            tree.leaf = leaf
-            chat.show_leaf()
+            chat.show_leaf(leaf)
 
     def rename(self, number: int, name: str) -> None:
         """Name the branch that starts with a node; "" removes the name."""
@@ -47,7 +46,7 @@ class Branches:
             tree.leaf = after
         self._deleted.append((chat.session, number))
         chat.session.save_branch(tree.nodes[number])
-        chat.show_leaf()
+        chat.show_leaf(after)
 
     def undelete(self) -> int | None:
         """Restore what was deleted last in this chat; return its number, or None if nothing was deleted."""
@@ -61,7 +60,6 @@ class Branches:
         tree.undelete(number)
         chat.session.save_branch(tree.nodes[number])
         if tree.leaf is None:
-            tree.leaf = tree.newest_leaf(number)
-            chat.show_leaf()
+            chat.show_leaf(tree.newest_leaf(number))
         chat.changed(PathChanged())
         return number

@@ -25,7 +25,7 @@ from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings, Value
 from termchat.decoding.walk_plan import PlanError, WalkPlan
-from termchat.engine.port import Cancel, Event, Feature, Tokenize, Tokenized
+from termchat.engine.port import Cancel, Feature
 
 
 class Walks:
@@ -62,14 +62,11 @@ class Walks:
 
     # --- how a group begins, and is shown again -----------------------------------------------------------------------
 
-    def start(
-        self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0, paused: bool = False
-    ) -> None:
+    def start(self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0) -> None:
         """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a reply's
         `node`; or with neither, other replies to the last message. What cannot be made is told, and the text given back.
         """
-        chat = self._chat
-        wish = Wish(plan, "wait" if paused else "go on")
+        chat, wish = self._chat, Wish(plan)
         feature: Feature = "beams" if plan.group.beams is not None else "walks"
         refusal = Notice(*why) if (why := chat.refused(feature)) is not None else None
         try:
@@ -151,13 +148,10 @@ class Walks:
             wish = Wish(then="wait" if paused else "go on")
             self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            self._chat.host.ask(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
+            join = partial(run.join, number, at, paused=paused)
+            self._chat.host.ask_ids(text, lambda ids: join(ids) if self._run is run else None)
         else:
             run.join(number, at, ids, paused=paused)
-
-    def _hear_ids(self, run: Run, number: int, at: int, paused: bool, event: Event) -> None:
-        if isinstance(event, Tokenized) and self._run is run:
-            run.join(number, at, event.ids, paused=paused)
 
     # --- what the chat goes on from -----------------------------------------------------------------------------------
 
@@ -196,7 +190,8 @@ class Walks:
         from_reply = tree.nodes[group.origin.node].role == "assistant"
         if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
             self._chat.group = None
-            self._chat.move(before, None)
+            self._chat.show_leaf(before)
+            self._chat.changed(WalksChanged())
         else:
             self.keep(group.cursor, stop_others=False, queue_waits=True)
 
@@ -218,7 +213,7 @@ class Walks:
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:
-    """All groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
+    """List the groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
     reopened = []
     for nodes in groups_of(conversation).values():
         parent, at = origin_of(nodes)
@@ -235,7 +230,7 @@ def groups(conversation: Conversation) -> list[ReplyGroup]:
 
 
 def _changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
-    """The knobs of each walk that not all began with."""
+    """Find the settings of each walk that differ between walks at their begin."""
     first = {walk: records[0].samplers for walk, records in settings.items() if records}
     differing = [
         name

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from termchat.conversation.session import ModelRef, known_as
 from termchat.decoding.records import Failed, ModelIdentity
-from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, is_last
+from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, Tokenize, Tokenized, is_last
 
 
 def known_of(spec: ModelSpec) -> str:
@@ -70,6 +70,10 @@ class Host:
             EngineError: the engine's process cannot be started.
         """
         self._hearers[self.engine.send(command)] = hear
+
+    def ask_ids(self, text: str, hear: Callable[[list[int]], None]) -> None:
+        """Tokenize a text; `hear` gets its ids, and nothing where that fails."""
+        self.ask(Tokenize(text), lambda event: hear(event.ids) if isinstance(event, Tokenized) else None)
 
     def deliver(self, number: int, event: Event) -> bool:
         """Pass an event to who waits for it; return False if nobody does."""

@@ -73,7 +73,7 @@ class Loading:
         self._shown: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
-        self.speculation = Drafters(chat, self.set_drafter)
+        self.speculation = Drafters(chat, self)
 
     @property
     def earlier(self) -> Choice | None:
@@ -205,7 +205,7 @@ class Loading:
                 chat.session.update(model=chat.host.model_ref)
             if chat.drafts is not None and isinstance(choice.drafter, ModelSpec):
                 measure(chat, needed=True)  # the draft model is judged by that
-            self.speculation.begin(choice.drafter)
+            self.speculation.follow()
             if chat.host.drafter_progress is None:
                 chat.enter("idle")
         elif isinstance(event, Failed):
@@ -234,25 +234,18 @@ class Drafters:
     Until it is there, or where it cannot be had, a reply is made without it.
     """
 
-    def __init__(self, chat: State, chosen: Callable[[ModelSpec | None], None]) -> None:
-        self._chat, self._chosen = chat, chosen
-        self._configured: ModelSpec | Failed | None = None
-        self._engine = self._pending = 0
-
-    def begin(self, configured: ModelSpec | Failed | None) -> None:
-        """Note which model is to draft for the one that was loaded."""
-        self._configured = configured
-        self.follow()
+    def __init__(self, chat: State, loading: Loading) -> None:
+        self._chat, self._loading = chat, loading
+        self._pending = 0
 
     def end(self) -> None:
         """Forget the drafter: the engine is gone."""
-        self._engine += 1
         self._pending = 0
         chat = self._chat
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
     def follow(self) -> None:
-        """Load what the knob `draft` needs, unless it is there; says where that cannot be."""
+        """Load what the knob `draft` needs, unless it is there; a notice says where that cannot be."""
         chat, wanted = self._chat, self._chat.tuning.drafts
         if wanted is None or chat.host.model is None:
             return
@@ -264,12 +257,13 @@ class Drafters:
             failed = None
         if wanted.by == "ngram" or chat.host.drafter is not None or failed is not None or self._pending:
             return
-        if isinstance(self._configured, Failed):
-            self._fail(self._configured)
-        elif self._configured is not None and (why := self._why_too_large(self._configured)):
+        drafter = self._loading.wanted.drafter if self._loading.wanted is not None else None
+        if isinstance(drafter, Failed):
+            self._fail(drafter)
+        elif drafter is not None and (why := self._why_too_large(drafter)):
             self._fail(Failed(_COST, why, _HINT))
-        elif self._configured is not None:
-            self._ask(self._configured)
+        elif drafter is not None:
+            self._ask(drafter)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
         """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
@@ -302,11 +296,11 @@ class Drafters:
         self._pending += 1
         chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
         chat.changed(StatusChanged())
-        chat.host.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
+        chat.host.ask(LoadDraft(spec), partial(self._hear, self._loading.attempts, spec, draft_model))
 
-    def _hear(self, engine: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
+    def _hear(self, attempt: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
         chat = self._chat
-        if engine != self._engine:
+        if attempt != self._loading.attempts:
             return
         if isinstance(event, Progress):
             chat.host.drafter_progress = event.fraction
@@ -331,8 +325,7 @@ class Drafters:
         """Have this model draft whenever the one that is loaded is loaded again."""
         chat, model = self._chat, self._chat.host.model
         assert model is not None
-        self._configured = spec
-        self._chosen(spec)
+        self._loading.set_drafter(spec)
         chat.changed(DrafterChanged(model.sha256, draft_model))
         drafter, by = chat.host.drafter, chat.tuning.draft
         hints, problems = [], []
@@ -349,7 +342,7 @@ class Drafters:
         chat.changed(Notice(message, ". ".join(hints)), *problems)
 
     def _fail(self, failure: Failed) -> None:
-        """A dead engine is told by whoever waits for more of it."""
+        """Report why there is no drafter; a dead engine is reported by whoever waits for its answers."""
         chat = self._chat
         if failure.kind == "engine":
             return

@@ -36,8 +36,8 @@ _TURNED = (FLAG, "panel", "session")
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
-    """The configured model's file, checked, and the configuration with what is recommended for it (see `recommended`). Of a
-    model elsewhere the engine there knows all that.
+    """Find and check the configured model's file; return the configuration with what is recommended for it, too (see
+    `recommended`). The engine of a model elsewhere knows all that itself.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
@@ -49,7 +49,7 @@ def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
 
 
 def find_here(config: Settings) -> ModelSpec:
-    """The configured model's file on this machine, whichever engine is configured.
+    """Find and check the configured model's file on this machine, whichever engine is configured.
 
     Raises:
         ModelError: see `find_model`; or the model is elsewhere.
@@ -60,7 +60,7 @@ def find_here(config: Settings) -> ModelSpec:
 
 
 def choose_configured(config: Settings) -> Choice:
-    """The configured model, on the configured engine; see `find_model`.
+    """Choose the configured model, on the configured engine; see `find_model`.
 
     Raises:
         ModelError: see `find_model`.
@@ -69,8 +69,8 @@ def choose_configured(config: Settings) -> Choice:
 
 
 def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
-    """A model of an engine on another machine: what to ask for there. How it runs is that machine's business, but for flags
-    given here. `name` is what it is called, `sha256` what it was found to be."""
+    """Choose a model of an engine on another machine. How it runs is that machine's business, but for flags given here.
+    `name` is what it is called, `sha256` what it was found to be."""
     engine = {key: value for key, value in config.engine.of_model.items() if config.origin[key] == FLAG}
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
@@ -86,7 +86,7 @@ def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: 
 
 
 def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
-    """The model of another machine that is to draft there, if a flag names one."""
+    """Return the model of another machine that is to draft there, if a flag names one."""
     name = config.engine.draft_model
     if not name or config.origin["draft_model"] != FLAG:
         return None
@@ -94,8 +94,8 @@ def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
-    """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned; or one of
-    an engine elsewhere, as `EngineAddress.asked_as` writes it.
+    """Choose a model by its catalogue name or path (None: the default one) and check its file; or choose one of an engine
+    elsewhere, as `EngineAddress.asked_as` writes it.
 
     `picked` is how a person wants this model to be run; None is what is kept for it.
 
@@ -113,7 +113,7 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
 
 
 def find_drafter(config: Settings) -> ModelSpec | Failed | None:
-    """The file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
+    """Find and check the file of the configured draft model; return why it cannot be used, or None without one."""
     if config.address.url:
         return _drafter_at(config.address, config)
     from termchat.models import catalogue
@@ -128,7 +128,7 @@ def find_drafter(config: Settings) -> ModelSpec | Failed | None:
 
 
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
-    """What is recommended for a model that was asked for with these words, by knob name.
+    """Return what is recommended for a model that was asked for with these words, by knob name.
 
     The user's own catalogue overrides the file, which overrides the bundled catalogue: whoever made the file knew it better
     than we do, and the user has the last word.
@@ -149,7 +149,7 @@ def _find(config: Settings, wanted: str | None, picked: Picked | None = None) ->
 def _read(
     config: Settings, wanted: str | None, known: Catalogue, picked: Picked | None
 ) -> tuple[Settings, ModelSpec, dict[str, Value]]:
-    """The configuration for a model, how it is loaded with that, and the knobs that are recommended for it.
+    """Read a model's file; return its configuration, how it is loaded with that, and the knobs that are recommended for it.
 
     Raises:
         ModelError: see `choose`.
@@ -205,7 +205,7 @@ def load_session(store: Store, id: str, config: Settings) -> Session:
 
 
 def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
-    """The configuration with a chat's model on its engine, where no flag names another, and that model if it is not known."""
+    """Configure a chat's model on its engine, where no flag names another; return that model, too, if it is not known."""
     place: dict[str, str] = {}
     if model.name and not model.engine:
         place = {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}
@@ -225,7 +225,7 @@ def _unknown(model: ModelRef) -> str:
 def _knobs(
     config: Settings, conversation: Conversation, left: Tuning
 ) -> tuple[dict[str, Value], dict[str, str], dict[str, Value]]:
-    """The knobs that a chat was `left` with by a person, where each came from, and what its model recommended of the others.
+    """Find the knobs that a person set in a chat that was `left`, their origins, and what its model recommended of the others.
 
     What a person turned in the chat stays, unless a flag says otherwise now. What nobody turned is as configured now, or else
     as the chat's model recommended, so that it follows another model.
@@ -253,7 +253,7 @@ def _knobs(
 
 
 def model_of(model: ModelRef) -> str | None:
-    """What to ask the catalogue for: the name where it is known, else the file, if it is still there."""
+    """Return what to ask the catalogue for: the name where it is known, else the file, if it is still there."""
     from termchat.models import catalogue
 
     if model.name in catalogue.load().entries:

@@ -25,13 +25,13 @@ def turns_of(path: Sequence[Span]) -> list[Turn]:
 
 
 def omission_of(path: Sequence[Span]) -> Omission | None:
-    """What is left out at the end of a path: the newest turn that says so counts."""
+    """Return what is left out at the end of a path: the newest turn that says so counts."""
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
 def messages(tree: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
-    """What the model is told: the system message, the summary of what is left out if there is one, the rest of the path to
-    `leaf` (None: to the one that is shown). The replies that the `model` drew have their ids."""
+    """List the messages of a prompt: the system message, the summary of what is left out if there is one, the rest of the path
+    to `leaf` (None: to the one that is shown). The replies that the `model` drew have their ids."""
     path, system = tree.path(leaf), tree.system if leaf is None else tree.system_of(leaf)
     omitted = omission_of(path)
     said = [Message("system", system)] if system else []
@@ -60,7 +60,7 @@ def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Itera
 
 
 def _drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
-    """The ids of a reply that this model drew, without the end token that ended it."""
+    """List the ids of a reply that this model drew, without the end token that ended it."""
     ids: list[int] = []
     for node, count in ((span.node, span.count) for span in spans):
         if node.start is None or node.start.model.sha256 != model.sha256 or not node.tokens.has_ids:
@@ -80,7 +80,7 @@ def is_cut(path: Sequence[Span]) -> bool:
 
 
 def question(chat: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
-    """What asks for the prompt ids of a turn behind `parent`.
+    """Make the command that asks for the prompt ids of a turn behind `parent`.
 
     Args:
         said: all that the model is told, the turn's `text` last.

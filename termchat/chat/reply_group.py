@@ -13,10 +13,7 @@ from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError
 from termchat.decoding.records import Beams, Ranking
 from termchat.decoding.walk_plan import ONE, WalkPlan
-from termchat.engine.port import (
-    Paused,
-    WalksFinished,
-)
+from termchat.engine.port import Paused, WalksFinished
 
 
 class ReplyBeginning(NamedTuple):
@@ -61,7 +58,7 @@ class ReplyGroup:
         self.lives: dict[int, Live] = {}
         self.paused: dict[int, Paused] = {}
         self.cursor = 0
-        self.kept: int | None = None
+        self.kept: int | None = 0 if self.alone else None
         self.ended: WalksFinished | None = None
 
     @property
@@ -84,20 +81,20 @@ class ReplyGroup:
         return labels
 
     def walk_of(self, leaf: int | None) -> int | None:
-        """The walk whose node this is."""
+        """Return the walk whose node this is."""
         return next((walk for walk, node in self.nodes.items() if node.number == leaf), None)
 
     def spans(self, walk: int) -> list[Span]:
-        """What a walk has said since the origin: of one that joined, first what it has of the other walk."""
+        """Return the spans of a walk since the origin: of one that joined, first those that it has of the other walk."""
         return self.conversation.path(self.nodes[walk].number, since=self.origin.node)
 
     def step_of(self, node: int, at: int) -> int:
-        """How many tokens since the origin stand before a token of one of the walks."""
+        """Count the tokens since the origin before a token of one of the walks."""
         walk = self.walk_of(node)
         return sum(span.count for span in self.spans(walk)[:-1]) + at if walk is not None else at
 
     def place_of(self, walk: int, step: int) -> Place | None:
-        """The opposite: where in a walk that token is, or its last one where it has not come as far; None before its first."""
+        """Find the place of such a token in a walk, or of its last one where it has not come as far; None before its first."""
         found = None
         for span in self.spans(walk):
             if span.count:
@@ -107,11 +104,8 @@ class ReplyGroup:
             step -= span.count
         return found
 
-    def ids(self, walk: int) -> list[int]:
-        return [i for span in self.spans(walk) for i in span.node.ids[: span.count]]
-
     def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
-        """The walks, best first: as it is on record, else as they are now. `refused` is told why no answers of a vote can be
-        taken out."""
+        """Return the walks, best first: as on record, else as they are now. `refused` is told why no answers of a vote can be
+        read."""
         recorded = self.nodes[0].ranking if 0 in self.nodes else None
         return recorded or ranking_of({walk: self.spans(walk) for walk in self.nodes}, self.group, refused)

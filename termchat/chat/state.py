@@ -232,8 +232,9 @@ class State:
         """Reason why the messages cannot be saved at the moment; None also in an empty chat."""
         return self.saving_problem if self.conversation.leaf is not None else None
 
-    def show_leaf(self, live: Live | None = None) -> None:
-        """Show the conversation's leaf, which is another one now; without `live`, the record of its newest token is read."""
+    def show_leaf(self, leaf: int | None, live: Live | None = None) -> None:
+        """Show another leaf of the conversation; without `live`, the record of its newest token is read."""
+        self.conversation.leaf = leaf
         self.session.save_leaf()
         if live is None:
             self.session.read_newest()
@@ -325,14 +326,9 @@ class State:
     def show_group(self, group: ReplyGroup, number: int) -> None:
         """Show a group, and select one of its replies: it is the leaf of the conversation."""
         self.group, group.cursor = group, number
-        self.move(group.nodes[number].number, group.lives.get(number))
-        self.paused = group.paused.get(number)
-
-    def move(self, leaf: int, live: Live | None) -> None:
-        """Select another leaf; without `live`, the numbers of its newest token are read."""
-        self.conversation.leaf = leaf
-        self.show_leaf(live)
+        self.show_leaf(group.nodes[number].number, group.lives.get(number))
         self.changed(WalksChanged())
+        self.paused = group.paused.get(number)
 
 
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -50,13 +51,7 @@ def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
         sizes: ids of each turn, the oldest first.
     """
     room = context - context // FREE - needed
-    kept = 0
-    for size in reversed(sizes):
-        room -= size
-        if room < 0:
-            break
-        kept += 1
-    return kept
+    return sum(1 for _ in takewhile(lambda total: total <= room, accumulate(reversed(sizes))))
 
 
 class _Asked(NamedTuple):

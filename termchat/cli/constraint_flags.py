@@ -44,8 +44,8 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
         raise click.UsageError(f"choose one of {' and '.join(wanted)}")
     if not wanted:
         return None
+    from termchat.decoding.constraint import TextError
     from termchat.decoding.constraint_check import check
-    from termchat.decoding.text_error import TextError
 
     for flag, value in wanted.items():
         if "" in (value, *value):

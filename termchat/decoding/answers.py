@@ -15,7 +15,7 @@ from termchat.decoding.deadline import MATCHING, deadline
 Path = tuple[str | int, ...]
 
 _PATH_BEGINS = ("$.", "$[")
-_STEP = re.compile(r'\.(?P<name>[^.\[\]"]+)|\[(?P<index>-?\d{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
+_STEP = re.compile(r'\.([^.\[\]"]+)|\[(-?\d{1,9})\]|\[("(?:[^"\\]|\\.)*")\]')
 _EXAMPLES = "for example: answer: (\\d+) or $.answer"
 _DOCUMENT = re.compile(r"[\[{]")
 _DEEP = 100
@@ -32,7 +32,7 @@ class AnswerError(ValueError):
 
 
 def answer_reader(answer: str) -> Callable[[str], str | None]:
-    """What takes the answer out of a text; None where the text has none.
+    """Make a function that reads the answer out of a text; it returns None where the text has none.
 
     A JSON path (`$.a.b[0]`, `$["a b"]`) reads the last document of the text that has it: a string as it is, anything else
     as JSON. Everything else is a regular expression, with `^` and `$` at every line: the answer is its last match that is not
@@ -43,18 +43,18 @@ def answer_reader(answer: str) -> Callable[[str], str | None]:
             to match (only the main thread can stop it).
     """
     if is_path(answer):
-        path = _path(answer)
-        return lambda text: _at_path(text, path)
-    pattern = _pattern(answer)
-    return lambda text: _last_match(text, pattern)
+        path = _parse_path(answer)
+        return lambda text: _read_path(text, path)
+    pattern = _compile_pattern(answer)
+    return lambda text: _find_last(text, pattern)
 
 
 def is_path(answer: str) -> bool:
-    """Whether it is a JSON path, not a regular expression."""
+    """Tell whether it is a JSON path, not a regular expression."""
     return answer.startswith(_PATH_BEGINS)
 
 
-def _pattern(answer: str) -> re.Pattern[str]:
+def _compile_pattern(answer: str) -> re.Pattern[str]:
     if not answer:
         raise AnswerError("a vote needs a regular expression or a JSON path", _EXAMPLES)
     try:
@@ -66,51 +66,46 @@ def _pattern(answer: str) -> re.Pattern[str]:
     return pattern
 
 
-def _last_match(text: str, pattern: re.Pattern[str]) -> str | None:
+def _find_last(text: str, pattern: re.Pattern[str]) -> str | None:
     stoppable = threading.current_thread() is threading.main_thread()
-    found = None
+    last = None
     try:
         with deadline(MATCHING) if stoppable else nullcontext():
             for match in pattern.finditer(text):
-                found = (match[1 if pattern.groups else 0] or "").strip() or found
+                last = (match[1 if pattern.groups else 0] or "").strip() or last
     except TimeoutError:
         raise AnswerError(
             f"{pattern.pattern!r} takes too long to match", "avoid nested repeats such as (a+)+"
         ) from None
-    return found
+    return last
 
 
-def _path(answer: str) -> Path:
+def _parse_path(answer: str) -> Path:
     steps: list[str | int] = []
     at = 1
-    while at < len(answer):
-        step = _STEP.match(answer, at)
-        if step is None:
-            raise AnswerError(
-                f"{answer!r} is not a JSON path (at character {at + 1})",
-                'for example: $.answer, $.steps[0] or $["a b"]',
-            )
-        if step["name"] is not None:
-            steps.append(step["name"])
-        elif step["index"] is not None:
-            steps.append(int(step["index"]))
-        else:
-            steps.append(json.loads(step["quoted"], strict=False))
+    for step in _STEP.finditer(answer, at):
+        if step.start() != at:
+            break
+        name, index, quoted = step.groups()
+        steps.append(name or (int(index) if index else json.loads(quoted, strict=False)))
         at = step.end()
+    if at < len(answer):
+        place = f"at character {at + 1}"
+        raise AnswerError(f"{answer!r} is not a JSON path ({place})", 'for example: $.answer, $.steps[0] or $["a b"]')
     return tuple(steps)
 
 
-def _at_path(text: str, path: Path) -> str | None:
-    found = None
-    for document in _documents(text):
-        value = _followed(document, path)
+def _read_path(text: str, path: Path) -> str | None:
+    last = None
+    for document in _find_documents(text):
+        value = _follow_path(document, path)
         if value is not _MISSING:
-            found = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return found or None
+            last = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return last or None
 
 
-def _documents(text: str) -> Iterator[Any]:
-    """The JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
+def _find_documents(text: str) -> Iterator[Any]:
+    """Yield the JSON objects and arrays in a text, which may stand between prose or in a fence of Markdown."""
     read = json.JSONDecoder(strict=False).raw_decode
     at = 0
     while (begin := _DOCUMENT.search(text, at)) is not None:
@@ -125,7 +120,7 @@ def _documents(text: str) -> Iterator[Any]:
             yield document
 
 
-def _followed(value: Any, path: Path) -> Any:
+def _follow_path(value: Any, path: Path) -> Any:
     for step in path:
         named = isinstance(step, str) and isinstance(value, dict) and step in value
         counted = isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value)

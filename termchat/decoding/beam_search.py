@@ -26,7 +26,7 @@ _Beam = TypeVar("_Beam")
 
 
 def problem(settings: BeamSettings) -> str:
-    """What is wrong with the settings of a search; "" where nothing is."""
+    """Explain what is wrong with the settings of a search; "" where nothing is."""
     if not 1 <= settings.width <= MOST_BEAMS:
         return f"a beam search keeps 2 to {MOST_BEAMS} beams, not {settings.width}"
     if not 1 <= settings.n_best <= settings.width:
@@ -35,14 +35,14 @@ def problem(settings: BeamSettings) -> str:
 
 
 def penalty_problem(penalty: float) -> str:
-    """What is wrong with a length penalty; "" where nothing is."""
+    """Explain what is wrong with a length penalty; "" where nothing is."""
     if not abs(penalty) <= _STRONGEST:  # nor is it NaN
         return f"the length penalty is from -{_STRONGEST:g} to {_STRONGEST:g}, not {penalty:g}"
     return ""
 
 
 def score(total: float, tokens: int, length_penalty: float) -> float:
-    """What a beam of so many tokens, at least one, is ranked by; `total` is the sum of their logprobs."""
+    """Return the score of a beam of so many tokens, at least one; `total` is the sum of their logprobs."""
     return total / math.pow(tokens, length_penalty)
 
 
@@ -64,8 +64,8 @@ class BeamStep(NamedTuple):
 
 
 def enough(width: int, ends: int) -> int:
-    """How many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: twice the width is what it
-    shows, and as many as the width have to go on."""
+    """Return how many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: it shows twice the
+    width, and as many as the width have to run on."""
     return width + max(width, ends)
 
 
@@ -75,7 +75,7 @@ def choose(
     width: int,
     finishes: Callable[[Continuation], bool],
 ) -> BeamStep:
-    """The step from running beams with these `totals`, given the best tokens of each.
+    """Make the step from running beams with these `totals`, given the best tokens of each.
 
     `finishes` is asked about the continuations from the best one on, until `width` are found that go on. Of equal ones the
     one whose parent comes first is better, then the one with the lower id. What is impossible (-inf) is left out.
@@ -122,12 +122,12 @@ class Search(Generic[_Beam]):
         return score(total, tokens, self._settings.length_penalty)
 
     def finish(self, beam: _Beam, total: float, tokens: int) -> _Beam | None:
-        """A beam ended; returns the one that is no longer among the best. Of equal ones the first that ended is better."""
+        """Add a beam that ended; return the one that is no longer among the best. Of equal ones the first to end is better."""
         self._finished = _ranked([*self._finished, Found(self.score(total, tokens), beam)])
         return self._finished.pop().beam if len(self._finished) > self._settings.width else None
 
     def is_over(self, best_total: float | None, tokens: int) -> bool:
-        """Whether to end, when the best running beam has this `total` and so many tokens; None: no beam is running.
+        """Tell whether to end, when the best running beam has this total and so many tokens; None: no beam is running.
 
         With `early_stopping` as soon as `width` beams are finished; else when the best running one, as it is, does not beat the
         worst of these. It could still beat it later, where the penalty favours length: as in transformers that is not waited
@@ -140,8 +140,8 @@ class Search(Generic[_Beam]):
         return self._settings.early_stopping or self._finished[-1].score >= self.score(best_total, tokens)
 
     def n_best(self, running: Iterable[tuple[_Beam, float]] = (), tokens: int = 0) -> list[Found[_Beam]]:
-        """The best beams, best first; fewer than were asked for where there are not so many. The `running` ones, with their
-        totals and as long as this, count where the search was broken off: at its longest, or by somebody."""
+        """Return the best beams, best first; fewer than were asked for where there are not so many. The `running` ones, with
+        their totals and as many `tokens`, count where the search was broken off: at its longest, or by somebody."""
         open_ones = [Found(self.score(total, tokens), beam) for beam, total in running]
         return _ranked([*self._finished, *open_ones])[: self._settings.n_best]
 

@@ -118,7 +118,8 @@ class BatchTimes:
     them, since other programs may disturb all of a few. What is not `measured` decides nothing for good."""
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
-        known = _known(measured or {})
+        # Impossible times may be read from a file.
+        known = {rows: max(us, 1.0) for rows, us in (measured or {}).items() if rows > 1 and 0 < us < inf}
         self.measured = bool(known)
         rows = range(MOST_DRAFTED + 2)
         self._prior = _fill_up(known) if known else [1 + _GUESS * (count - 1) if count else 0.0 for count in rows]
@@ -155,11 +156,6 @@ class BatchTimes:
         before = self._prior[size]
         known = [before] * (_WEIGHT if self.measured else 1)
         return max(median([*self._ratios[size], *known]) * self._prior[rows] / before, 1.0)
-
-
-def _known(measured: Mapping[int, float]) -> dict[int, float]:
-    """Drop impossible times: they may be read from a file."""
-    return {rows: max(time, 1.0) for rows, time in measured.items() if rows > 1 and 0 < time < inf}
 
 
 def _fill_up(measured: Mapping[int, float]) -> list[float]:
@@ -208,9 +204,9 @@ def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[fl
         yield tokens / (times(count + 1) + (count + likely) * each)
 
 
-def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
+def how_many(rates: Iterable[float], times: Times, risk: float = inf) -> int:
     """Return the fastest number of tokens to draft; 0 if none pays, or all could lose more than `risk` rows. As `gain`."""
-    best, most, values = 0, _GAIN, list(gain(rates, times, each))
+    best, most, values = 0, _GAIN, list(gain(rates, times))
     for count, value in enumerate(values, 1):
         full = (count + 1) % _ROWS == 0 or count in (1, len(values))
         if full and value > most and times(count + 1) - 1 <= risk:

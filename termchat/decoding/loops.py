@@ -76,9 +76,6 @@ class LoopFinder:
             at += some
         self._recent = text[-_KEPT:]
 
-    def push(self, token: int) -> None:
-        self._push(chr(token & _CHARACTERS))
-
     def _push(self, character: str) -> None:
         recent = self._recent = self._recent[-_KEPT:] + character
         self.count += 1

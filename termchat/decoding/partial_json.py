@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -16,35 +17,21 @@ _MARKS = "{}[],:"
 
 
 class Standing(NamedTuple):
-    """`path` leads to the value that is open or comes next. `inside` is what the text would end inside of, `coming` what stands
-    open there; both are "" where the document is whole."""
+    """The place in a document where a text ends. `path` leads to the value that is open or comes next. `inside` names what the
+    text would end inside of, `coming` what is open or comes next there; both are "" where the document is whole."""
 
     path: Path
     inside: str
     coming: str
 
-    @property
-    def whole(self) -> bool:
-        return not self.inside
-
-    @property
-    def next_value(self) -> bool:
-        """A value is about to begin."""
-        return self.coming.startswith("a value")
-
 
 class _Level:
-    """An object or array that is open."""
+    """An object or array that is open; `step` is the key or the index of its newest value."""
 
     def __init__(self, opened: str) -> None:
         self.is_object = opened == "{"
-        self.key = ""
-        self.index = 0
+        self.step: str | int = "" if self.is_object else 0
         self.wants = "a key or }" if self.is_object else "a value or ]"
-
-    @property
-    def step(self) -> str | int:
-        return self.key if self.is_object else self.index
 
 
 class PartialDocument:
@@ -56,28 +43,28 @@ class PartialDocument:
         self._read = ""
 
     def standing(self, text: str) -> Standing:
-        """Where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
+        """Find where the text ends: of a text that is not the beginning of JSON, where it would be, more or less."""
         if not text.startswith(self._read):
             self._levels, self._top, self._read = [], "a value", ""
         tokens = list(_TOKEN.finditer(text, len(self._read)))
-        for found in tokens[:-1]:
-            self._top = _take(self._levels, found[0], self._top)
+        for match in tokens[:-1]:
+            self._top = _take(self._levels, match[0], self._top)
         if len(tokens) > 1:
             self._read = text[: tokens[-2].end()]
         if not tokens:
             return _next(self._levels, self._top)
-        levels, found = [copy(level) for level in self._levels], tokens[-1]
-        token, inside = found[0], levels[-1] if levels else None
+        levels, match = [copy(level) for level in self._levels], tokens[-1]
+        token, inside = match[0], levels[-1] if levels else None
         if token not in _MARKS and inside is not None and inside.is_object and inside.wants.startswith("a key"):
             if not _closed(token):
                 return Standing(_path(levels[:-1]), "a key", "a key is open")
-        elif token not in _MARKS and found.end() == len(text) and (what := _open(token, last=inside is not None)):
+        elif token not in _MARKS and match.end() == len(text) and (what := _open(token, last=inside is not None)):
             return Standing(_path(levels), what, what + " is open")
         return _next(levels, _take(levels, token, self._top))
 
 
 def _take(levels: list[_Level], token: str, top: str) -> str:
-    """Reads a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
+    """Read a token that is whole. `top`, and the result, is what comes next outside of all levels, "" for nothing."""
     level = levels[-1] if levels else None
     if token in "{[":
         levels.append(_Level(token))
@@ -89,10 +76,13 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
     elif token in ",:":
         if level is not None:
             level.wants = "a key" if token == "," and level.is_object else "a value"
-            level.index += token == ","
+            if token == "," and isinstance(level.step, int):
+                level.step += 1
         return top
     elif level is not None and level.is_object and level.wants.startswith("a key"):
-        level.key, level.wants = _content(token), ":"
+        level.wants, level.step = ":", token[1:-1]
+        with suppress(ValueError):
+            level.step = str(json.loads(token))
         return top
     if level is None:
         return ""
@@ -101,7 +91,7 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
 
 
 def _next(levels: list[_Level], top: str) -> Standing:
-    """Where a text stands with nothing open but these levels."""
+    """Find where a text stands with nothing open but these levels."""
     if not levels:
         return Standing((), top and "nothing", top and top + " comes next")
     level = levels[-1]
@@ -111,13 +101,13 @@ def _next(levels: list[_Level], top: str) -> Standing:
 
 
 def shown_path(path: Path) -> str:
-    """`tags[1].name`; "" for the document itself."""
+    """Format a path as `tags[1].name`; "" for the document itself."""
     shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return shown.removeprefix(".")
 
 
 def schema_at(schema: Any, path: Path) -> Any:
-    """What a schema says of a place, as far as one thing is said; None where there are alternatives or nothing."""
+    """Find the part of a schema for a place; None where there are alternatives or nothing."""
     here = _followed(schema, schema)
     for step in path:
         if not isinstance(here, dict):
@@ -128,14 +118,13 @@ def schema_at(schema: Any, path: Path) -> Any:
             here = here.get("additionalProperties") if named is None else named
         else:
             prefix = here.get("prefixItems")
-            listed = isinstance(prefix, list) and step < len(prefix)
-            here = prefix[step] if listed and isinstance(prefix, list) else here.get("items")
+            here = prefix[step] if isinstance(prefix, list) and step < len(prefix) else here.get("items")
         here = _followed(schema, here)
     return here
 
 
 def described(schema: Any) -> str:
-    """The bounds that a schema sets to one value, in a few words; "" where there are none."""
+    """Describe the bounds that a schema sets to one value in a few words; "" where there are none."""
     if not isinstance(schema, dict):
         return ""
     if "const" in schema:
@@ -143,7 +132,7 @@ def described(schema: Any) -> str:
     if isinstance(schema.get("enum"), list):
         values = [json.dumps(value, ensure_ascii=False) for value in schema["enum"][:_MOST_NAMED]]
         return "one of " + ", ".join(values) + (" …" if len(schema["enum"]) > _MOST_NAMED else "")
-    said = []
+    bounds = []
     for low, high, unit in (
         ("minimum", "maximum", ""),
         ("minLength", "maxLength", " characters"),
@@ -151,20 +140,20 @@ def described(schema: Any) -> str:
     ):
         least, most = schema.get(low), schema.get(high)
         if least is not None and most is not None:
-            said.append(f"{least} to {most}{unit}")
+            bounds.append(f"{least} to {most}{unit}")
         elif least is not None:
-            said.append(f"at least {least}{unit}")
+            bounds.append(f"at least {least}{unit}")
         elif most is not None:
-            said.append(f"at most {most}{unit}")
+            bounds.append(f"at most {most}{unit}")
     if isinstance(schema.get("pattern"), str):
-        said.append(f"/{schema['pattern']}/")
+        bounds.append(f"/{schema['pattern']}/")
     if isinstance(schema.get("format"), str):
-        said.append(str(schema["format"]))
-    return ", ".join(said)
+        bounds.append(str(schema["format"]))
+    return ", ".join(bounds)
 
 
 def resolved(schema: Any, pointer: str) -> Any:
-    """What a reference within the schema points to; None where it points nowhere in it."""
+    """Follow a reference within the schema; None where it points nowhere in it."""
     here = schema
     for part in pointer.removeprefix("#").split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -192,15 +181,8 @@ def _closed(token: str) -> bool:
     return re.fullmatch(r'"(?:\\.|[^"\\])*"', token, re.DOTALL) is not None
 
 
-def _content(token: str) -> str:
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return token[1:-1]
-
-
 def _open(token: str, *, last: bool) -> str:
-    """What the last token leaves open; "" for nothing."""
+    """Name what the last token leaves open; "" for nothing."""
     if token[0] == '"':
         return "" if _closed(token) else "a string"
     if token in _WORDS:

@@ -16,6 +16,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.lessons.lesson_check import parse_check, parse_value
 from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
+from tests.made_walks import ids_of
 
 pytestmark = pytest.mark.model
 
@@ -216,7 +217,7 @@ def test_walks(make: Make) -> None:
     driven.idle()
     group = driven.chat.walks.shown
     assert group is not None
-    ids = [tuple(group.ids(walk)) for walk in group.nodes]
+    ids = [tuple(ids_of(group, walk)) for walk in group.nodes]
     assert facts.fact("walks") == 4
     assert facts.fact("distinct_walks") == len(set(ids))
     together = next(at for at in range(99) if len({one[:at] for one in ids}) > 1) - 1

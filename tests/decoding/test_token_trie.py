@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.decoding.token_trie import TokenTrie, TrieStretch
+from termchat.decoding.walk_figures import TokenTrie, TrieStretch
 
 REPLIES = st.lists(st.lists(st.integers(0, 2), max_size=9), min_size=1, max_size=6)
 

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.constraint_check import byte_tokenizer, grammar_of
 from termchat.decoding.records import Misfit
-from termchat.decoding.text_error import TextError
 from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask

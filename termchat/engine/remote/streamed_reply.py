@@ -15,10 +15,9 @@ from time import perf_counter
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.lacking import without
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stages import LOGIT_BIAS
+from termchat.decoding.stages import LOGIT_BIAS, without
 from termchat.engine.abilities import refused_constraint, refused_knobs, refused_rule, refused_value
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.reply import Batched, Ended, Lane, Reply, Running, Wait

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 import termchat
-from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, describe
-from termchat.decoding.lacking import is_of_text, without
+from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, describe, is_of_text
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
     ABSENT,
@@ -27,6 +26,7 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.decoding.rules import Rules
+from termchat.decoding.stages import without
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted

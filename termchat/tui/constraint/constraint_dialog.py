@@ -8,8 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
-from termchat.decoding.constraint import Constraint, Kind
-from termchat.decoding.text_error import TextError
+from termchat.decoding.constraint import Constraint, Kind, TextError
 from termchat.text import one_line, sanitize
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import (

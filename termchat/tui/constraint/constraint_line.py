@@ -108,7 +108,7 @@ def what_comes(constraint: Constraint, data: bytes) -> str:
     """What stands open at the end of a text, or what may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).standing(data.decode("utf-8", "ignore"))
-        if at.whole:
+        if not at.inside:
             return "the document is whole"
         says = described(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
         place = shown_path(at.path)

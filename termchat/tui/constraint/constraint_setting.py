@@ -8,8 +8,7 @@ from pathlib import Path
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
-from termchat.decoding.text_error import TextError
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError, choice
 from termchat.tui.screen.parts import Parts
 
 _MOST_RECENT = 20
@@ -65,8 +64,7 @@ def by_example(text: str) -> Constraint:
     Raises:
         TextError: it is not JSON.
     """
-    from termchat.decoding.constraint_check import parse_json
-    from termchat.decoding.example_schema import schema_of
+    from termchat.decoding.constraint_check import parse_json, schema_of
 
     return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
 

@@ -19,10 +19,9 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.group import GroupKind
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
-from termchat.decoding.text_error import TextError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize

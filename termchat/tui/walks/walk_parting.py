@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from termchat.decoding.records import Candidate
-from termchat.decoding.token_trie import TrieStretch
+from termchat.decoding.walk_figures import TrieStretch
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, TITLE, column, length, percent
