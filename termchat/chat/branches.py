@@ -49,7 +49,7 @@ class Branches:
         chat.show_leaf(after)
 
     def undelete(self) -> int | None:
-        """Restore what was deleted last in this chat; return its number, or None if nothing was deleted."""
+        """Restore the last deleted branch of this chat; return its number, or None if there is none."""
         chat, tree = self._chat, self._chat.conversation
         # A turn that was taken back in the meantime cannot come back.
         mine = [pair for pair in self._deleted if pair[0] is chat.session and pair[1] in tree.nodes]

@@ -32,7 +32,7 @@ class StatusChanged(msgspec.Struct, frozen=True):
 
 
 class LiveChanged(msgspec.Struct, frozen=True):
-    """There is a newer token, or a reshaped distribution: read `chat.live`."""
+    """`chat.live` has a newer token or a reshaped distribution."""
 
 
 class TuningChanged(msgspec.Struct, frozen=True):
@@ -40,11 +40,11 @@ class TuningChanged(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """There is an answer, or none for a reason: read them from `chat.questions`."""
+    """`chat.questions` has a new answer, or the reason for none."""
 
 
 class BreakpointsChanged(msgspec.Struct, frozen=True):
-    """A breakpoint was set, toggled or taken away."""
+    """A breakpoint was set, toggled or removed."""
 
 
 class Full(NamedTuple):

@@ -24,8 +24,9 @@ _END = Wish(then="end")
 
 
 class _Fork(NamedTuple):
-    """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own.
-    `prefill` is what a reply that is made again begins with; None: it is no such reply. The replies are those of the `wish`."""
+    """A fork that waits for its ids (None until they arrive) or for the running reply to end. `seed` None: the reply's own.
+    `prefill`: the beginning of a regenerated reply; None for any other fork. The replies are those of the `wish`.
+    """
 
     node: Node
     at: int
@@ -46,7 +47,9 @@ class _Edit(NamedTuple):
 
 
 class Forks:
-    """What grows from a reply or a message, or beside it. Nothing is rewritten: what was said stays, on its own branch."""
+    """Branches that grow from a reply or a message, or beside it. Nothing is rewritten: the old text stays on its own
+    branch.
+    """
 
     def __init__(self, chat: State, turns: Turns, replies: Replies) -> None:
         self._chat, self._turns, self._replies = chat, turns, replies
@@ -83,7 +86,7 @@ class Forks:
             self._chat.give_back(edit.session, edit.text)
 
     def leave(self) -> None:
-        """Stop what is being made: another chat or branch is to be shown."""
+        """Stop the fork that is being made, before another chat or branch is shown."""
         self.drop()
         self._turns.stop()
 

@@ -63,8 +63,9 @@ class Walks:
     # --- how a group begins, and is shown again -----------------------------------------------------------------------
 
     def start(self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0) -> None:
-        """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a reply's
-        `node`; or with neither, other replies to the last message. What cannot be made is told, and the text given back.
+        """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a
+        reply's `node`; or with neither, other replies to the last message. A refusal becomes a notice, and the text is given
+        back.
         """
         chat, wish = self._chat, Wish(plan)
         feature: Feature = "beams" if plan.group.beams is not None else "walks"
@@ -213,7 +214,7 @@ class Walks:
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:
-    """List the groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
+    """List the groups of a conversation with at least one living reply, oldest first."""
     reopened = []
     for nodes in groups_of(conversation).values():
         parent, at = origin_of(nodes)

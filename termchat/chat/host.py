@@ -15,7 +15,7 @@ def known_of(spec: ModelSpec) -> str:
 
 
 class Host:
-    """One engine, whoever waits for its answers, its model and the drafter of that; `Loading` and `Drafters` write the fields.
+    """One engine, its pending commands, its model and the drafter of that; `Loading` and `Drafters` write the fields.
 
     An answer goes to who asked, so it belongs to what was asked, whatever is shown by then.
     """
@@ -76,7 +76,7 @@ class Host:
         self.ask(Tokenize(text), lambda event: hear(event.ids) if isinstance(event, Tokenized) else None)
 
     def deliver(self, number: int, event: Event) -> bool:
-        """Pass an event to who waits for it; return False if nobody does."""
+        """Pass an event to the listener of its command; return False without one."""
         hear = self._hearers.pop(number, None) if is_last(event) else self._hearers.get(number)
         if hear is not None:
             hear(event)

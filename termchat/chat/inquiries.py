@@ -29,7 +29,7 @@ def request(command: Command, answer: type[_T]) -> Inquiry[_T]:
 
 
 class Newest(Generic[_T]):
-    """Makes one inquiry at a time; of those that come meanwhile only the newest is made, and what it waits for is cut short.
+    """Makes one inquiry at a time; a newer one replaces those still waiting and cuts the current wait short.
 
     A question that the engine gave up for other work is asked once more: it goes on where it stopped.
     """

@@ -57,9 +57,10 @@ class Live:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decode rate over the remembered steps after the first, sampling and drafting included. Where these begin in a round
-        of drafting, its time is not known: they count from the next one. Where a step may be several tokens, it is what the
-        engine told in the end."""
+        """Decode rate over the remembered steps after the first, sampling and drafting included. If they begin inside a
+        round of drafting, whose time is unknown, the rate counts from the next round. Where a step may be several tokens,
+        the engine's own rate after the reply ends.
+        """
         if self.token is not None and self.token.id == UNKNOWN:
             return self.finished.tokens_per_second if self.finished is not None else None
         steps = list(zip(self.decode_us, self.sample_us, strict=True))[1:]
@@ -78,8 +79,9 @@ class Live:
 
     @property
     def sampling_share(self) -> float | None:
-        """Part of a step's time that went into sampling and observing, 0 to 1, over the remembered steps; None where somebody
-        else draws."""
+        """Part of a step's time spent on sampling and observing, 0 to 1, over the remembered steps; None where a server
+        samples.
+        """
         sampling = sum(self.sample_us)
         return sampling / (sum(self.decode_us) + sampling) if sampling else None
 

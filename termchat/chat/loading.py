@@ -45,9 +45,9 @@ _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it i
 
 
 class Choice(NamedTuple):
-    """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
-    in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
-    `heeds` says whether knobs follow what an engine elsewhere recommends.
+    """A model to chat with: its spec, its recommended knobs by name, and the faults of the lists it was looked up in.
+    `drafter`: the model that drafts for it, or why that cannot be used; `wanted`: the words that asked for it; `heeds`:
+    knobs follow the recommendation of a remote engine.
     """
 
     spec: ModelSpec
@@ -59,9 +59,9 @@ class Choice(NamedTuple):
 
 
 class Loading:
-    """One model at a time. `wanted` is the one that is loaded or to be loaded, `attempts` how many times one was loaded or
-    unloaded, whatever came of it. `then_continue` says that the last reply goes on once the model is there; `speculation` has
-    the model that drafts for it. `forget` drops what waits for an answer of a model that goes.
+    """Loads one model at a time. `wanted`: the one that is loaded or loading; `attempts`: number of loads and unloads,
+    whatever their outcome; `then_continue`: continue the last reply once the model is loaded; `forget` drops the questions
+    to a model that is unloaded.
     """
 
     def __init__(self, chat: State, forget: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Loading:
         return True
 
     def switch_back(self) -> bool:
-        """Go back to the previous model; False if there was none, or while a reply runs."""
+        """Go back to the previous model; return False without one, or while a reply runs."""
         if self.earlier is None:
             self._chat.changed(Notice("no previous model"))
             return False
@@ -158,7 +158,7 @@ class Loading:
         self._loaded = self.wanted if was_loaded else self._loaded
 
     def _let_go(self) -> None:
-        """End the process that holds a model, if there is one; nobody waits for its answers any more."""
+        """End the process that holds a model and drop the commands that wait for it."""
         chat = self._chat
         self.attempts += 1
         self.speculation.end()
@@ -291,7 +291,7 @@ class Drafters:
             self._ask(spec, draft_model)
 
     def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
-        """`draft_model` None: as configured, so that there is nothing to keep."""
+        """Ask the engine for a drafter. `draft_model` None: as configured, so that nothing is remembered."""
         chat = self._chat
         self._pending += 1
         chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
@@ -342,7 +342,7 @@ class Drafters:
         chat.changed(Notice(message, ". ".join(hints)), *problems)
 
     def _fail(self, failure: Failed) -> None:
-        """Report why there is no drafter; a dead engine is reported by whoever waits for its answers."""
+        """Ignore the death of the engine; its running command reports that."""
         chat = self._chat
         if failure.kind == "engine":
             return
@@ -362,7 +362,7 @@ def measure(chat: State, *, needed: bool = False) -> None:
 
 
 def _hear_measured(chat: State, model: ModelInfo, event: Event) -> None:
-    """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
+    """Keep a measurement; measure again later if the engine was `busy`."""
     now = chat.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):
         return

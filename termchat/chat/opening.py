@@ -36,8 +36,8 @@ _TURNED = (FLAG, "panel", "session")
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
-    """Find and check the configured model's file; return the configuration with what is recommended for it, too (see
-    `recommended`). The engine of a model elsewhere knows all that itself.
+    """Find and check the configured model's file; return it, and the configuration with the recommendations for it (see
+    `recommended`). A remote engine knows all that for its own models.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
@@ -69,8 +69,9 @@ def choose_configured(config: Settings) -> Choice:
 
 
 def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
-    """Choose a model of an engine on another machine. How it runs is that machine's business, but for flags given here.
-    `name` is what it is called, `sha256` what it was found to be."""
+    """Choose a model of a remote engine. That machine decides how it runs, except for flags given here. `name` is its name
+    there, `sha256` the hash of its file if known.
+    """
     engine = {key: value for key, value in config.engine.of_model.items() if config.origin[key] == FLAG}
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
@@ -128,7 +129,7 @@ def find_drafter(config: Settings) -> ModelSpec | Failed | None:
 
 
 def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
-    """Return what is recommended for a model that was asked for with these words, by knob name.
+    """Look up the recommended settings of a model asked for with these words, by knob name.
 
     The user's own catalogue overrides the file, which overrides the bundled catalogue: whoever made the file knew it better
     than we do, and the user has the last word.
@@ -188,7 +189,7 @@ def load_latest(store: Store, config: Settings) -> Session | None:
 
 
 def load_session(store: Store, id: str, config: Settings) -> Session:
-    """Load a saved chat with the settings that it goes on with: those that it was left with, where no flag says otherwise.
+    """Load a saved chat with the settings it was left with, where no flag overrides them.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
@@ -262,8 +263,8 @@ def model_of(model: ModelRef) -> str | None:
 
 
 def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session, Choice | None, str]:
-    """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`), or why that cannot
-    be had.
+    """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`); return the
+    reason if that fails.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.

@@ -25,13 +25,14 @@ def turns_of(path: Sequence[Span]) -> list[Turn]:
 
 
 def omission_of(path: Sequence[Span]) -> Omission | None:
-    """Return what is left out at the end of a path: the newest turn that says so counts."""
+    """Find the omission in force at the end of a path: that of its newest turn that has one."""
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
 def messages(tree: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
-    """List the messages of a prompt: the system message, the summary of what is left out if there is one, the rest of the path
-    to `leaf` (None: to the one that is shown). The replies that the `model` drew have their ids."""
+    """Build the messages of a prompt: system message, summary of omitted turns if any, the rest of the path to `leaf` (None:
+    the leaf shown). Replies drawn by `model` come with their ids.
+    """
     path, system = tree.path(leaf), tree.system if leaf is None else tree.system_of(leaf)
     omitted = omission_of(path)
     said = [Message("system", system)] if system else []
@@ -72,7 +73,7 @@ def _drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
 
 
 def is_cut(path: Sequence[Span]) -> bool:
-    """Whether a person went on from the middle of a prompt of the path: the template would not make it so."""
+    """Return whether a person went on from the middle of a prompt of the path: the template would not make it so."""
     cut = False
     for span in path:
         cut = (cut and not span.node.whole) or (span.node.role == "user" and span.count < len(span.node.ids))

@@ -99,8 +99,9 @@ class CheckedConstraint(msgspec.Struct, frozen=True):
 
 
 class Biasing(msgspec.Struct, frozen=True):
-    """What can be biased: the tokens of a typed `text`, the `spellings` of its word, the tokens of each bias that is `written`,
-    in order, and those that the model bans itself."""
+    """The tokens that can be biased: those of a typed `text`, the `spellings` of its word, the tokens of each `written`
+    bias, in order, and those that the model bans itself.
+    """
 
     text: str
     tokenized: Tokenized
@@ -284,7 +285,7 @@ class Questions:
         self.failed = None
 
     def repeat(self) -> None:
-        """Ask again what was asked under the knobs as they are: one was turned."""
+        """Ask again the questions under the current knobs, after one was turned."""
         for kind, inquiry in self._live.items():
             self._send(kind, inquiry)
 

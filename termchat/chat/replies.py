@@ -68,14 +68,14 @@ class Replies:
     # --- how they are steered -----------------------------------------------------------------------------------------
 
     def pause(self, number: int | None = None) -> None:
-        """Pause before the next token; a message whose prompt is being made, before the first."""
+        """Pause before the next token; before the first, if the prompt is still being made."""
         if self.run is not None:
             self.run.tell(Pause(), number)
         elif self._chat.phase == "rendering":
             self._pausing = True
 
     def resume(self, number: int | None = None) -> None:
-        """Resume paused replies; the pending step stays visible until there is a newer one."""
+        """Resume paused replies; the pending step stays visible until a newer token arrives."""
         self._end_pause(Resume(), number)
 
     def step(self, unit: Unit = "token", number: int | None = None) -> None:
@@ -134,7 +134,7 @@ class Replies:
             self.run.tell(EndThinking(), None)
 
     def stop(self, number: int | None = None) -> None:
-        """End replies; what they have stays."""
+        """End replies; their tokens stay."""
         if self.run is not None:
             self.run.tell(Cancel(), number)
 

@@ -42,7 +42,7 @@ class ReplyBeginning(NamedTuple):
 
 
 class ReplyGroup:
-    """Replies that were made together, each a node; `Replies`, `Walks` and `Run` write the fields.
+    """The replies of one request, each a node; `Replies`, `Walks` and `Run` write the fields.
 
     A group that is `alone` is one reply, whose records have no number. `origin` is the place from which they grow, `before` the
     leaf that was shown until then. `cursor` is the reply that is selected, `kept` the one from which the chat continues.
@@ -73,7 +73,7 @@ class ReplyGroup:
 
     @property
     def labels(self) -> dict[int, str]:
-        """What is its own of each walk, "" where only the seed is; of one that joined, where it grew from another."""
+        """The settings in which each reply differs, "" if only its seed does; of a joined reply, its branching point."""
         labels = {walk: self.plan.label(walk) for walk in range(self.group.size) if walk in self.nodes}
         for walk, node in self.nodes.items():
             base = self.walk_of(node.parent)
@@ -85,7 +85,7 @@ class ReplyGroup:
         return next((walk for walk, node in self.nodes.items() if node.number == leaf), None)
 
     def spans(self, walk: int) -> list[Span]:
-        """Return the spans of a walk since the origin: of one that joined, first those that it has of the other walk."""
+        """List the spans of a reply since the origin; a joined reply begins with its part of the other one."""
         return self.conversation.path(self.nodes[walk].number, since=self.origin.node)
 
     def step_of(self, node: int, at: int) -> int:
@@ -105,7 +105,8 @@ class ReplyGroup:
         return found
 
     def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
-        """Return the walks, best first: as on record, else as they are now. `refused` is told why no answers of a vote can be
-        read."""
+        """Rank the replies, best first: as recorded, else by their present figures. `refused` is called with the reason if a
+        vote's answers cannot be extracted.
+        """
         recorded = self.nodes[0].ranking if 0 in self.nodes else None
         return recorded or ranking_of({walk: self.spans(walk) for walk in self.nodes}, self.group, refused)

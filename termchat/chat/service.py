@@ -101,11 +101,11 @@ class Chat(State):
         self._go_on()
 
     def stop(self) -> None:
-        """End the running reply; what it has stays. The queue is kept, but waits for the next message."""
+        """End the running reply; its tokens stay. The queue waits for the next message."""
         self.turns.stop()
 
     def begin_with(self, text: str) -> None:
-        """Set what the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
+        """Set the beginning of the next reply, new or regenerated; "" leaves it to the dice.
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
@@ -188,7 +188,7 @@ class Chat(State):
 
     @property
     def configured(self) -> Session:
-        """The settings and prompt of a new chat. A knob that nobody has set is as the model recommends, else at its default."""
+        """Settings and system prompt of a new chat: a knob set by nobody has the model's recommendation, else its default."""
         return self._lesson or self._configured
 
     def fresh_settings(self) -> tuple[Tuning, dict[str, str]]:
@@ -204,7 +204,7 @@ class Chat(State):
         return self.tuning.differing(self.fresh_settings()[0])
 
     def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
-        """Show an empty session, as configured where nothing else is said; `keep` keeps the settings of this one instead."""
+        """Show an empty session, as configured; `keep` keeps the settings of the present one instead."""
         base = self.session if keep else self.configured
         tuning, origins = (base.tuning, dict(base.origins)) if keep else self.fresh_settings()
         chat = base.conversation
@@ -327,8 +327,8 @@ class Chat(State):
             self._turn(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
-        """Turn several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
-        or does not take at such a value, are left as they are by default.
+        """Turn several knobs at once, as one change; `places` are the origins of the values. By default, knobs or values
+        that the engine lacks are skipped.
 
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
@@ -380,7 +380,7 @@ class Chat(State):
         return self._report()
 
     def advance(self) -> list[Change]:
-        """Go on after another chat on the host has taken in the engine's events; return what changed since."""
+        """Update after another chat on the host has taken in the engine's events; return the changes since."""
         self._go_on()
         return self._report()
 

@@ -24,8 +24,7 @@ Around = Literal["nothing", "template", "template and system prompt", "whole cha
 
 
 class Size(NamedTuple):
-    """`tokens` of a message and what is `around` it, of the `free` ones that the context has for it; `about` where not all of
-    it was counted."""
+    """`tokens` of a message and those `around` it, of the `free` ones of the context; `about`: a part was estimated."""
 
     tokens: int
     free: int
@@ -38,7 +37,7 @@ class Size(NamedTuple):
 
 
 class Sizing:
-    """Counts one message at a time; of those that arrive meanwhile only the newest."""
+    """Counts one message at a time; a newer one replaces those still waiting."""
 
     def __init__(self, chat: State) -> None:
         self._chat = chat

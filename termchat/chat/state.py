@@ -106,7 +106,7 @@ class State:
 
     @property
     def busy(self) -> bool:
-        """Whether a reply is being made, paused or not."""
+        """Whether a reply is running or paused."""
         return self.phase in ("rendering", "prefill", "decoding", "paused")
 
     @property
@@ -186,7 +186,7 @@ class State:
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """Features of the engine now: one that draws by itself answers no questions while it makes a reply."""
+        """Features of the engine now: one that samples itself answers no questions during a reply."""
         told = self.busy and not self.abilities.client_draw
         return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
 
@@ -258,7 +258,7 @@ class State:
         self.changed(StatusChanged())
 
     def fail(self, failure: Failed) -> None:
-        """Report a failure once, whoever hears of it first."""
+        """Report a failure once."""
         if failure is self.failure:
             return
         self.failure = failure
@@ -282,7 +282,7 @@ class State:
         return False
 
     def ready(self, what: str) -> bool:
-        """Tell whether a reply could be made now; a notice says why not."""
+        """Return whether a reply can be made now; add a notice with the reason if not."""
         if self.phase == "idle":
             return True
         why = "a reply is running" if self.busy else "no model is loaded"
@@ -309,11 +309,11 @@ class State:
 
     @property
     def ignores_end(self) -> bool:
-        """Whether a reply goes on behind an end token."""
+        """Whether a reply continues past an end token."""
         return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
 
     def is_foreign(self, leaf: int | None = None) -> bool:
-        """Tell whether another model than the loaded one made ids of the path to `leaf` (None: of the one shown)."""
+        """Return whether another model than the loaded one made ids of the path to `leaf` (None: the leaf shown)."""
         return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)
 
     @property
@@ -332,8 +332,9 @@ class State:
 
 
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:
-    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
-    whole prompt begins anew."""
+    """Return whether another model made ids of the path, or an engine without ids answered one of its messages. A turn whose
+    ids are the whole prompt starts afresh.
+    """
     foreign = False
     for span in path:
         start = span.node.start

@@ -55,8 +55,9 @@ def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
 
 
 class _Asked(NamedTuple):
-    """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
-    that was shown until then, `wish` how it is to be answered."""
+    """A turn that waits for its prompt ids; `anew`: those of the whole prompt, whatever precedes it. `before` is the leaf
+    shown until then, `wish` how to answer it.
+    """
 
     session: Session
     node: Node
@@ -93,7 +94,7 @@ class Turns:
         self._save_queue()
 
     def next(self) -> None:
-        """Send the first message of the queue, without those that are too large; nothing else is going on."""
+        """Send the first message of the queue that is not too large."""
         while self._queue and not self._chat.takes(self._queue[0].text):
             self._queue.popleft()
         if self._queue:
@@ -155,13 +156,13 @@ class Turns:
     def begin_beside(
         self, turn: Node, text: str | None = None, *, system: str | None = None, wish: Wish = ALONE
     ) -> None:
-        """Start a turn beside another one: like it, except for what is given (see `begin`)."""
+        """Start a sibling of a turn, overriding the given fields (see `begin`)."""
         parent = self._chat.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
         self.begin(text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish)
 
     def stop(self) -> None:
-        """End the running reply; a turn whose ids are still to come is taken back."""
+        """End the running reply; take back a turn that still waits for its ids."""
         if self._chat.phase == "rendering":
             self._cancelled = True
         elif self._chat.busy:
@@ -192,7 +193,7 @@ class Turns:
             self._refuse(asked, event)
 
     def _begin_reply(self, asked: _Asked, ids: list[int], forced: list[int], prefill: str, *, whole: bool) -> None:
-        """Start the reply, with these tokens first, which are those of `prefill`, if there is room for it."""
+        """Start the reply with these tokens, those of `prefill`, if they fit into the context."""
         chat, turn, model = self._chat, asked.node, self._chat.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
@@ -231,7 +232,7 @@ class Turns:
         self._chat.fail(failure)
 
     def _take_back(self, asked: _Asked) -> None:
-        """Remove a turn that could not be sent from its chat; its text goes back to whoever typed it there."""
+        """Remove an unsent turn from its chat and give its text back to the composer."""
         chat, text = self._chat, asked.node.written
         self._drop(asked)
         if self._request is not None and self._request[1] is asked.node:
@@ -244,7 +245,7 @@ class Turns:
 
     @staticmethod
     def _drop(asked: _Asked) -> None:
-        """Remove a turn from its chat, which shows what it showed before."""
+        """Remove a turn from its chat and show the leaf from before."""
         tree, leaf = asked.session.conversation, asked.session.conversation.leaf
         tree.drop(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now
@@ -255,7 +256,7 @@ class Turns:
     # --- a full context -----------------------------------------------------------------------------------------------
 
     def make_room(self, way: Way) -> None:
-        """Answer what is to be done about `chat.full`: nothing, leave the oldest turns out, or have them summarised first."""
+        """Decide about `chat.full`: do nothing, leave out the oldest turns, or have them summarised first."""
         chat = self._chat
         full, chat.full = chat.full, None
         if full is None:

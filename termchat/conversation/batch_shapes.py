@@ -32,7 +32,7 @@ def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str 
 
 
 def shapes_of_prompt(conversation: Conversation, number: int) -> list[Shape] | None:
-    """Return the shapes of the ids before a reply that was made; their rows add up to the length of its prompt."""
+    """Return the shapes of the ids before a reply; their rows add up to the length of its prompt."""
     node = conversation.nodes[number]
     return [] if node.prefill is None else _follow_runs(conversation, node, node.prefill.tokens)
 

@@ -53,9 +53,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogitShift(msgspec.Struct, frozen=True):
-    """How far the model's logits are apart at the step: the `largest` difference of a token that both have on record (None:
-    there is none), the total variation of the model's distributions, 0 to 1, and the first token at which they differ. `apart`
-    is how much the difference between two candidates' logits changed at most."""
+    """Distance of the model's logits at the step: the `largest` difference of a token that both have on record (None: none),
+    the total variation of the model's distributions, 0 to 1, and the first differing token. `apart` is the largest change of
+    the difference between two candidates' logits.
+    """
 
     largest: float | None
     distance: float

@@ -18,9 +18,9 @@ _ARRAYS = ("begins", "told", "accepted", "us", "drafters", "ends", "ids")
 
 
 class DraftColumns:
-    """Round i begins at token `begins[i]` and was told at `told[i]` steps, of which the first `accepted[i]` took what was
-    drafted; who drafted is `names[drafters[i]]`, in `us[i]` microseconds. Its drafted tokens are `ids` up to `ends[i]`, from
-    where those of the round before it end; `texts` are theirs.
+    """Round i begins at token `begins[i]` and was recorded in `told[i]` steps, the first `accepted[i]` of which took the
+    drafted token; the drafter is `names[drafters[i]]`, its time `us[i]` microseconds. Its drafted tokens are `ids` from the
+    end of the round before to `ends[i]`, with their `texts`.
 
     What `append` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
     """

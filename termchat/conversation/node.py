@@ -57,7 +57,7 @@ _TIES = {"margins": ABSENT, "near_ties": UNKNOWN}
 
 
 class TokenStep(NamedTuple):
-    """What is read of a token where its round of drafting counts: see `draft_figures`."""
+    """The fields of a token that count in its round of drafting: see `draft_figures`."""
 
     id: int
     bytes: bytes
@@ -208,11 +208,13 @@ class TokenColumns:
 
     @property
     def has_ids(self) -> bool:
-        """Whether the engine told ids; one that tells texts alone tells none."""
+        """Whether the engine sent ids, not only texts."""
         return not self.ids or self.ids[0] != UNKNOWN
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
-        """Return the ids of tokens `begin` to `end`, or numbers made of their bytes where an engine has no ids."""
+        """Return values that tell tokens `begin` to `end` apart: their ids, or hashes of their bytes from an engine without
+        ids.
+        """
         ids = self.ids[begin:end]
         if UNKNOWN not in ids:
             return ids
@@ -253,8 +255,9 @@ class TokenColumns:
 
 
 class Omission(msgspec.Struct, frozen=True):
-    """What a prompt leaves out: so many turns of its path, the oldest. `summary` is the number of the reply, on a branch of its
-    own, that stands in their place; None where nothing does."""
+    """The turns that a prompt leaves out: so many of its path, oldest first. `summary` is the number of the reply, on a
+    branch of its own, that replaces them, if any.
+    """
 
     turns: Annotated[int, msgspec.Meta(ge=0)]
     summary: int | None = None
@@ -265,7 +268,7 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class Node:
-    """One turn, or a piece of one: what a person wrote, or a run of the loop.
+    """One turn, or a piece of one: a person's message, or one run of the loop.
 
     A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
     the template makes another prompt of what stands before, they are the `whole` prompt and stand for all ids before them; so
@@ -336,15 +339,16 @@ class Node:
 
     @property
     def size(self) -> int | None:
-        """How many tokens a reply has; where its engine told no ids, as many as it counted, and None if it did not."""
+        """Number of tokens of a reply; the engine's own count if it sent no ids, None if unknown."""
         if self.tokens.has_ids:
             return len(self.tokens)
         return self.finished.tokens if self.finished is not None and self.finished.tokens >= 0 else None
 
     @property
     def pending(self) -> str:
-        """Text that ends a reply but came with no token: held for a stop that never came, or that was passed over, and U+FFFD
-        for part of a character, unless the reply was `continued`, which completes it."""
+        """Text at the end of a reply that came with no token: withheld for a stop that did not come or was passed over, and
+        U+FFFD for part of a character, unless the reply was `continued`, which completes it.
+        """
         end = self.finished
         if end is None:
             return ""

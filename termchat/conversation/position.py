@@ -78,7 +78,7 @@ def constraint_of(conversation: Conversation) -> Constraint | None:
 
 
 class WhatIf(NamedTuple):
-    """`first` is the index of the first token that would be another one (None: there is none), `changed` all such indexes.
+    """`first` is the index of the first token that would differ (None: none), `changed` all such indexes.
 
     `impossible` are the indexes of tokens that these settings would have cut. `kept` is the share of the drawn tokens that
     would be drawn again, 0 to 1, each after its own past. Tokens that a person forced are not the dice's: they would be forced

@@ -65,8 +65,7 @@ class RecordedReply:
         yield self._pieces[-1].node.settings_before(self._pieces[-1].length)
 
     def numbers(self) -> Iterator[tuple[float, float]]:
-        """Yield the numbers by which the model's work on each token is compared: its logit, or its log-probability where the
-        logit is not on record, and the entropy; 0 for what is not on record at all."""
+        """Yield of each token its logit, or its log-probability if only that is known, and the entropy; 0 for unknown."""
         for node, length in (piece[:2] for piece in self._pieces):
             tokens = node.tokens
             for numbers in zip(

@@ -58,8 +58,9 @@ def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def constraint_cost(spans: Sequence[Span]) -> float | None:
-    """Measure how hard a constraint bent a reply: the sum of -ln of the probability mass that it kept at each token, so 0
-    where all that the model wanted was allowed. None where there was no constraint."""
+    """Return how hard a constraint bent a reply: the sum over its tokens of -ln of the probability mass that it allowed, 0
+    if it never forbade anything. None without a constraint.
+    """
     columns = [(span.node.tokens, span.count) for span in spans]
     if not any(any(tokens.allowed[:count]) for tokens, count in columns):
         return None

@@ -29,9 +29,9 @@ _TITLE_WITHIN = 1_000
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """The model that wrote a chat's last reply, or that was loaded when the chat began: its name, the full path of its file,
-    and what it was found to be once loaded; on another machine the name of the `engine` there, or its URL, and what that engine
-    calls the model."""
+    """The model of a chat's last reply, or that loaded at its beginning: its name, the full path of its file, and the
+    identity found when it was loaded; of a remote one the name or URL of its `engine`, and its name there.
+    """
 
     name: str = ""
     path: str = ""
@@ -104,7 +104,7 @@ class SessionStore(Protocol):
 
 @dataclass(eq=False)
 class Session:
-    """A chat with the settings that it goes on with, and the store that keeps it (None: it is not saved).
+    """A chat with its current settings and its store (None: it is not saved).
 
     `id` is "" until the first turn is saved; times are seconds since the epoch, UTC; `named`: a person gave the title.
     `model` wrote the last reply, or was loaded when the chat began. `origins` says where each setting's value came from.
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def current_id(self) -> str:
-        """The id by which the store knows the chat: another one, once another process has taken the same chat further."""
+        """Id of the chat in the store: a new one once another process has continued the same chat."""
         return self.store.current(self.id) if self.store is not None else self.id
 
     @property
@@ -181,7 +181,7 @@ class Session:
         self.store.add_node(self.id, node)
 
     def update(self, **changes: Any) -> None:
-        """Change settings, and save those that differ: looking at a chat is not using it."""
+        """Change settings, and save those that differ, without marking the chat as used."""
         changes = {name: value for name, value in changes.items() if getattr(self, name) != value}
         for name, value in changes.items():
             setattr(self, name, value)
@@ -207,7 +207,7 @@ class Session:
             self.store.update_node(self.id, node.number, name=node.name, deleted=node.deleted)
 
     def save_unsent(self) -> None:
-        """Save what was written and not sent. There is one chat without a message, and it is no lesson's."""
+        """Save the unsent text. The store has one for all chats without a message, lessons excepted."""
         unsent = self.conversation.unsent
         if self.store is not None and self.is_own and (self.id or not self.view.lesson):
             self.store.keep_unsent(self.id, unsent.written, unsent.waiting)
@@ -282,5 +282,5 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What a person is told the chat is called."""
+        """Title of the chat as shown to a person."""
         return self.title or "untitled"

@@ -51,7 +51,7 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
 
 
 def answer_of(spans: Sequence[Span]) -> str:
-    """Return the text of a reply behind its thoughts: all of it, if there are none."""
+    """Return the text of a reply behind its thoughts; all of it without thoughts."""
     text = "".join(span.node.text(span.count) for span in spans)
     thoughts = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
     return text[thoughts:].lstrip() if thoughts else text

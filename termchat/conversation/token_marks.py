@@ -37,7 +37,7 @@ class TokenMarks:
         self._finished = False
 
     def read(self, tokens: TokenColumns, begin: int, end: int, offset: int) -> Iterator[TokenMark]:
-        """Take the next tokens, `begin` to `end` of a node, before which there are `offset` characters; yield new marks."""
+        """Read tokens `begin` to `end` of a node, at character `offset`; yield the new marks."""
         finder = self._finder
         if not self._pieces or self._pieces[-1].tokens is not tokens:
             self._pieces.append(_Piece(finder.count - begin, tokens, offset))

@@ -35,7 +35,7 @@ class Texts(list[str]):
         return self._starts[index]
 
     def at(self, offset: int) -> int:
-        """Find the text that character `offset` of all of them together belongs to. Raises IndexError where there is none."""
+        """Find the text that contains character `offset` of the joined text. Raises IndexError beyond its end."""
         if not 0 <= offset < self._starts[-1]:
             raise IndexError(offset)
         return bisect_right(self._starts, offset) - 1

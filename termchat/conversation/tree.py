@@ -42,8 +42,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """The tree and the chat in it: the path from the root to `leaf`. One that is `raw` has no system prompt: without a template
-    there is no place for it.
+    """The tree and the chat in it: the path from the root to `leaf`. A `raw` one has no template, and so no system prompt.
 
     `first_system` is the system prompt that the chat began with. A branch may have another one, which its first turn says; so
     it is the same for a whole path, see `system`.
@@ -128,8 +127,9 @@ class Conversation:
         return chat
 
     def path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
-        """Root to leaf, or from what stands behind the node `since`. The leaf is taken whole, every other node as far as its
-        child says."""
+        """Return the path from the root, or from behind the node `since`. The leaf is taken whole, every other node as far
+        as its child says.
+        """
         spans: list[Span] = []
         count: int | None = None
         for node in takewhile(lambda node: node.number != since, self._upwards(self.leaf if leaf is None else leaf)):
@@ -204,7 +204,7 @@ class Conversation:
         return any(node.deleted for node in self._upwards(number))
 
     def children(self, number: int | None) -> list[Node]:
-        """Return the living nodes that grow from a node, in the order in which they were made; of None, the first turns."""
+        """List the living nodes that grow from a node, oldest first; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
     def leaves(self) -> list[Node]:

@@ -18,7 +18,7 @@ __all__ = ["Versions", "leaf_of"]
 
 
 class Versions:
-    """The versions of the turns of a conversation as it is now. What is deleted is none, nor is the request for a summary."""
+    """The versions of the turns of a conversation. Deleted nodes are not counted, nor is the request for a summary."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation

@@ -21,7 +21,7 @@ RANKED: tuple[GroupKind, ...] = ("best", "vote", "beams")
 
 
 def groups_of(conversation: Conversation) -> dict[int, dict[int, Node]]:
-    """Return the living replies of each group by their walk, in order; the groups in the order in which they were made."""
+    """Collect the living replies of each group by number, in order; the groups oldest first."""
     found: dict[int, dict[int, Node]] = {}
     hidden: set[int | None] = set()
     for number, node in sorted(conversation.nodes.items()):  # a parent was there before what grew from it

@@ -24,7 +24,7 @@ _MISSING = object()
 
 
 class AnswerError(ValueError):
-    """An answer cannot be taken out of replies in this way. `hint` says what to do."""
+    """A pattern or path that extracts no answers. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -35,7 +35,7 @@ class Surviving(NamedTuple):
         return self.find_places([token]).get(token)
 
     def find_places(self, tokens: Collection[int]) -> dict[int, int]:
-        """Return the indices of these tokens, without those that are not in the row."""
+        """Return the indices of these tokens; ids missing from the row are skipped."""
         if not tokens:
             return {}
         places = np.isin(self.ids, np.fromiter(tokens, np.int32)).nonzero()[0]
@@ -116,7 +116,7 @@ def _top_n_sigma(row: Surviving, settings: SamplerSettings, _: Situation) -> Sur
 
 
 def _sum_deviation(logits: Logits) -> np.float32:
-    """Return the standard deviation of float32 sums: it is off by the more, the more logits there are, and takes long."""
+    """Return the standard deviation of float32 sums: the more logits, the slower and the less exact."""
     count = np.float32(len(logits))
     squares = (logits - np.cumsum(logits)[-1] / count).astype(np.float64) ** 2
     total = 0.0
@@ -128,7 +128,7 @@ def _sum_deviation(logits: Logits) -> np.float32:
 
 
 def _top_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """Keep the highest; where logits are equal, those that C++'s partial sort (libstdc++) keeps."""
+    """Keep the highest; among equal logits, those that C++'s partial sort (libstdc++) keeps."""
     if settings.top_k <= 0:
         return row
     highest = _sorted(row, settings.top_k + 1)

@@ -26,7 +26,7 @@ _Beam = TypeVar("_Beam")
 
 
 def problem(settings: BeamSettings) -> str:
-    """Explain what is wrong with the settings of a search; "" where nothing is."""
+    """Return the fault of the settings of a search, or ""."""
     if not 1 <= settings.width <= MOST_BEAMS:
         return f"a beam search keeps 2 to {MOST_BEAMS} beams, not {settings.width}"
     if not 1 <= settings.n_best <= settings.width:
@@ -35,7 +35,7 @@ def problem(settings: BeamSettings) -> str:
 
 
 def penalty_problem(penalty: float) -> str:
-    """Explain what is wrong with a length penalty; "" where nothing is."""
+    """Return the fault of a length penalty, or ""."""
     if not abs(penalty) <= _STRONGEST:  # nor is it NaN
         return f"the length penalty is from -{_STRONGEST:g} to {_STRONGEST:g}, not {penalty:g}"
     return ""
@@ -47,7 +47,7 @@ def score(total: float, tokens: int, length_penalty: float) -> float:
 
 
 class Continuation(NamedTuple):
-    """A running beam, by its place, and a token that goes on from it; `total` is the sum of the logprobs with that one's."""
+    """A running beam, by its place, and a token that extends it; `total` is the sum of the logprobs with that token's."""
 
     parent: int
     id: int
@@ -140,8 +140,9 @@ class Search(Generic[_Beam]):
         return self._settings.early_stopping or self._finished[-1].score >= self.score(best_total, tokens)
 
     def n_best(self, running: Iterable[tuple[_Beam, float]] = (), tokens: int = 0) -> list[Found[_Beam]]:
-        """Return the best beams, best first; fewer than were asked for where there are not so many. The `running` ones, with
-        their totals and as many `tokens`, count where the search was broken off: at its longest, or by somebody."""
+        """Return the best beams, best first, or as many as there are. The `running` ones, with their totals and this length,
+        count if the search was broken off at its longest or by a command.
+        """
         open_ones = [Found(self.score(total, tokens), beam) for beam, total in running]
         return _ranked([*self._finished, *open_ones])[: self._settings.n_best]
 

@@ -23,8 +23,9 @@ class Stop(msgspec.Struct, frozen=True, tag_field="condition", tag="stop"):
 
 
 class Length(msgspec.Struct, frozen=True, tag_field="condition", tag="length"):
-    """The reply has `tokens` tokens: as many as the knob says, and `extra` for one that goes on beyond it or begins with a text
-    that was prescribed."""
+    """The reply has `tokens` tokens: the knob's number, and `extra` for one that continues beyond it or begins with a
+    prescribed text.
+    """
 
     tokens: int
     action: Action = "stop"
@@ -38,8 +39,7 @@ whole chain left), of the token about to be taken the others. `model` is the mod
 
 
 class Threshold(msgspec.Struct, frozen=True, tag_field="condition", tag="threshold"):
-    """A measure of the step that is about to be taken is above or below a value, at so many `steps` in a row; it is met before
-    the token is taken."""
+    """A measure of the pending step is above or below a value, `steps` times in a row; met before the token is taken."""
 
     measure: Measure
     sign: Literal[">", "<"]
@@ -56,7 +56,7 @@ class Every(msgspec.Struct, frozen=True, tag_field="condition", tag="every"):
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="condition", tag="text"):
-    """The reply's text has come to hold `pattern`, as it stands or as a regular expression; it is met after the token."""
+    """The reply's text contains `pattern`, as plain text or regular expression; met after the token."""
 
     pattern: str
     regex: bool = False
@@ -67,7 +67,7 @@ Quantity = Literal["seconds", "sentences", "lines", "paragraphs"]
 
 
 class After(msgspec.Struct, frozen=True, tag_field="condition", tag="after"):
-    """The reply has so much text, or has streamed for so long; it is met once, before the token behind that is taken.
+    """The reply has so much text, or has streamed for so long; met once, before the following token is taken.
 
     Seconds count from the first token of the reply or of its continuation, without pauses; the others from the first token of
     the reply (`units`), so that a reply that goes on beyond them is not held by them again.
@@ -86,7 +86,7 @@ class Loop(msgspec.Struct, frozen=True, tag_field="condition", tag="loop"):
 
 
 class IgnoreEnd(msgspec.Struct, frozen=True, tag_field="condition", tag="ignore_end"):
-    """The reply goes on behind an end token, which is in its records and shown as a mark."""
+    """The reply continues past an end token, which is recorded and shown as a mark."""
 
     action: Literal["ignore"] = "ignore"
 
@@ -104,8 +104,7 @@ Rule = Threshold | Every | Text | After | Loop | IgnoreEnd
 
 
 class ConditionError(ValueError):
-    """Not a condition. It says where in the text, `at` characters from its start, then the `message`: what is wrong, and how it
-    is written."""
+    """Text that is no condition: the place `at` in characters, and the `message` with the fault and how to write it."""
 
     def __init__(self, message: str, at: int = 0) -> None:
         super().__init__(f"at character {at + 1}: {message}" if at else message)

@@ -38,7 +38,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 def shown(constraint: Constraint | None) -> str:
-    """Format a constraint in a line, as "regex [0-9]+" or "json_schema person.json"; "" if there is none."""
+    """Format a constraint on one line, as "regex [0-9]+" or "json_schema person.json"; "" without one."""
     if constraint is None:
         return ""
     return f"{constraint.kind} {constraint.name or one_line(constraint.text, _LONGEST_SHOWN)}"

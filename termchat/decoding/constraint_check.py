@@ -283,8 +283,9 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
 
 
 def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
-    """Yield every value in a JSON document, with the key that it belongs to (one of `_CONSTANTS` for all below that) and its
-    depth; without what stands below the keys in `but`."""
+    """Yield every value in a JSON document, with its key (one of `_CONSTANTS` for everything below that) and its depth,
+    except below the keys in `but`.
+    """
     waiting = [("", value, 1)]
     while waiting:
         key, here, depth = waiting.pop()
@@ -297,7 +298,7 @@ def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int
 
 
 def _is_float(number: int | Exact) -> bool:
-    """Whether a float holds the number as it is written."""
+    """Return whether a float holds the number as it is written."""
     try:
         return Decimal(repr(float(number))) == number
     except (OverflowError, ArithmeticError):
@@ -323,7 +324,9 @@ def _leaking_bound(part: dict[str, Any]) -> str | None:
 
 
 def _is_dead_end(part: dict[str, Any]) -> bool:
-    """Whether the grammar of an object allows a comma and then no key: its patterns match only the keys it has already."""
+    """Return whether the grammar of an object allows a comma and then no key: its patterns match only the keys it has
+    already.
+    """
     from llguidance import LLMatcher
 
     listed = [*_items(part, "properties", dict), *_items(part, "required", list)]
@@ -386,7 +389,7 @@ def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
 
 
 def _ends(target: Any, still: set[str]) -> bool:
-    """Whether something matches the target that follows none of the references in `still`."""
+    """Return whether something matches the target that follows none of the references in `still`."""
 
     def follow(part: dict[str, Any]) -> Any:
         pointer = part.get("$ref")

@@ -25,7 +25,7 @@ class _Over(BaseException):
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Interrupts Python code and regular expressions after so much processor time; main thread only.
+    """Interrupt Python code and regular expressions after so much processor time; main thread only.
 
     Raises:
         TimeoutError: it took longer.

@@ -52,7 +52,7 @@ def _mix_all(words: NDArray[np.uint64]) -> None:
 
 
 def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Mixes the words in place, and makes each a number in (0, 1)."""
+    """Mix the words in place, and make each a number in (0, 1)."""
     _mix_all(words)
     words >>= _S12
     u = words.astype(np.float64)

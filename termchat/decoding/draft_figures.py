@@ -18,7 +18,7 @@ from termchat.decoding.records import Draft, DraftToken
 
 
 class DraftedStep(Protocol):
-    """What is read of a token record, or of a token as it is held in memory: see `records.Token`."""
+    """The fields of a token, recorded or in memory, that the figures read: see `records.Token`."""
 
     @property
     def id(self) -> int: ...
@@ -122,8 +122,8 @@ def _name_token(token: DraftedStep) -> DraftToken:
 
 
 class DraftFigures:
-    """The figures of drafting in one reply, while it is made. Call `add` with each token, which takes no longer the more there
-    are, and `end` when the reply is over. A figure that cannot be known is None.
+    """The figures of drafting in one reply, during the reply. Call `add` with each token, in constant time, and `end` at the
+    end of the reply. An unknown figure is None.
 
     All times are those of the records: the decode that a step was drawn from (`decode_us`, all rows of a round count at its
     first token), sampling (`sample_us`), and making the draft (`draft.us`). Pauses do not count. The first token of a run of
@@ -223,8 +223,7 @@ class DraftFigures:
 
     @property
     def drafting_ms(self) -> float:
-        """Milliseconds that were spent making the drafts of all rounds. What it took to find that there is nothing to draft is
-        not in the records."""
+        """Milliseconds spent making the drafts of all rounds. The time of finding no draft is not recorded."""
         return self._drafting_us / 1e3
 
     @property
@@ -234,12 +233,13 @@ class DraftFigures:
 
     @property
     def plain_speed(self) -> float | None:
-        """Tokens per second of the steps of this reply that were decoded alone: steps but for the first of a run / the sum of
-        their times, as `speed`, so that a busy machine slows both. None where there are fewer than 8."""
+        """Tokens per second of the steps decoded alone, except for the first of a run, over the sum of their times, as
+        `speed`, so that a busy machine slows both. None below 8 of them.
+        """
         return self._plain_timed / self._plain_us * 1e6 if self._plain_timed >= self.LEAST and self._plain_us else None
 
     @property
     def gain(self) -> float | None:
-        """`speed` / `plain_speed`: how many times as fast as plain decoding the reply was; None where there was no round."""
+        """`speed` / `plain_speed`: the speedup over plain decoding; None without a round."""
         speed, plain = self.speed, self.plain_speed
         return speed / plain if self.rounds and speed is not None and plain is not None else None

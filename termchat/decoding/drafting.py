@@ -81,7 +81,7 @@ class Verified(NamedTuple):
 
 
 class Counts:
-    """How often a guess was right, by a number that tells its quality; old guesses count less and less.
+    """How often guesses were right, by a number for their quality; old guesses fade.
 
     Guesses with a number below the first of the `bounds` are counted together, from there to below the second, and so on;
     `priors` are the right and wrong ones of each such group before any are counted.
@@ -113,9 +113,10 @@ class Counts:
 
 
 class BatchTimes:
-    """T(n) as `measured` for the model by number of rows, else guessed, until the newest batches tell. These are compared with
-    the single rows just before them, since a machine is now slower and now faster; and what was known before counts as some of
-    them, since other programs may disturb all of a few. What is not `measured` decides nothing for good."""
+    """T(n) by number of rows, `measured` for the model or else guessed, then updated by the newest batches. These are
+    compared with the single rows just before them, since the speed of a machine varies; earlier values count as some of
+    them, since other programs may disturb a few. Until they are `measured`, no decision is final.
+    """
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
         # Impossible times may be read from a file.
@@ -196,7 +197,8 @@ Times = Callable[[int], float]
 
 def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
     """Yield the mean speedup with one drafted token, with two, and so on: `rates` are the probabilities that each is taken
-    if those before it are, `each` is the cost to draft one. If all are taken, the last is read, too."""
+    after those before it, `each` is the cost of drafting one. If all are taken, the last one is read, too.
+    """
     tokens = likely = 1.0
     for count, rate in enumerate(rates, 1):
         likely *= rate
@@ -232,13 +234,13 @@ def gain_at_best(times: Times, each: float) -> float:
 
 
 def explain_cost(model: str, each: float, times: Times) -> str:
-    """Say why a draft model is not used: its cost, and what it could gain."""
+    """Explain why a draft model is not used: its cost, and its possible gain."""
     best = gain_at_best(times, each)
     return f"draft model {model}: a token costs {each:.2f} of one here, at best {best:.2f} times as fast"
 
 
 class Judge:
-    """Decides whether drafts pay. `why` says why they do not: none are made then, and after a while they are tried again.
+    """Decides whether drafts pay. `why` says why not: then none are made, and after a while they are tried again.
 
     It rests for `rest` tokens, each time in a row for twice as many, up to `longest`. It counts the tokens and the
     costs of rounds (batches with a draft), and says so if none are made since guesses were mostly wrong.
@@ -343,7 +345,7 @@ class Ngrams:
         return following
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        """Count the outcome of the last decode, and the new ones of all `ids`, also those that were not drafted."""
+        """Count the outcome of the last decode, and the new n-grams of all `ids`, drafted or not."""
         even = partial(times.breaks_even, most)
         if last.drafted:
             cost = times.of(last.rows)

@@ -31,7 +31,7 @@ class Draw(NamedTuple):
 
 
 def draw(ids: _Ids, logits: _Logits, seed: int, step: int, watched: Sequence[int] = ()) -> Draw:
-    """Draws one of the n ids that are left, with their final logits (shape (n,) each), n at least 1."""
+    """Draw one of the n ids that are left, with their final logits (shape (n,) each), n at least 1."""
     noise = dict(zip(watched, dice.noise(seed, step, watched), strict=True))
     return (_few if len(ids) <= _FEW else _many)(ids, logits, seed, step, noise)
 
@@ -94,7 +94,7 @@ def is_near_tie(
     step: int,
     allowed: NDArray[np.bool_],
 ) -> bool:
-    """Whether another token could win if the difference of any two logits were another one, by up to `change`.
+    """Return whether another token could win if the difference of any two logits were another one, by up to `change`.
 
     `base` are the ids and logits that the first cut is given, in any order (shape (n,) each). Cuts leave the highest: one is
     cut when too many tokens, or too much mass, stand above it. So what could be left is known from stage to stage: tokens with
@@ -157,7 +157,7 @@ _TOGETHER = 1000
 
 
 def rolls(probabilities: Mapping[int, float], seeds: Sequence[int], step: int) -> dict[int, int]:
-    """How often each token is drawn at step `step` of a reply, once with each of the seeds.
+    """Return how often each token is drawn at step `step` of a reply, once with each of the seeds.
 
     `probabilities` are after the chain, by id. Where they are those of all tokens that are left, a seed draws here what it
     draws in a reply. `OTHERS` may stand for the rest: its one noise decides for all of them (the highest of several Gumbel

@@ -40,7 +40,7 @@ class BeamSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
-    """Replies from one prompt that were made together. Each is a walk and has a number, from 0 on; there are `size` of them.
+    """Replies to one prompt, `size` of them, made together. Each is numbered from 0.
 
     `number` is the group's own: a random one of at most 53 bits, which whoever asks for it makes. A grid has one or two
     `knobs`, and `runs` walks for each cell: cells are numbered in the order given, the last knob's values varying fastest, the

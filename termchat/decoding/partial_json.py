@@ -17,8 +17,9 @@ _MARKS = "{}[],:"
 
 
 class Standing(NamedTuple):
-    """The place in a document where a text ends. `path` leads to the value that is open or comes next. `inside` names what the
-    text would end inside of, `coming` what is open or comes next there; both are "" where the document is whole."""
+    """`path` leads to the value that is open or comes next. `inside`: the kind of value in which the text would end,
+    `coming`: the open item in it; both "" for a whole document.
+    """
 
     path: Path
     inside: str
@@ -91,7 +92,7 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
 
 
 def _next(levels: list[_Level], top: str) -> Standing:
-    """Find where a text stands with nothing open but these levels."""
+    """Return the position at the end of a text with nothing open but these levels."""
     if not levels:
         return Standing((), top and "nothing", top and top + " comes next")
     level = levels[-1]
@@ -107,7 +108,7 @@ def shown_path(path: Path) -> str:
 
 
 def schema_at(schema: Any, path: Path) -> Any:
-    """Find the part of a schema for a place; None where there are alternatives or nothing."""
+    """Return the schema of a place if it is unique; None for alternatives or nothing."""
     here = _followed(schema, schema)
     for step in path:
         if not isinstance(here, dict):
@@ -124,7 +125,7 @@ def schema_at(schema: Any, path: Path) -> Any:
 
 
 def described(schema: Any) -> str:
-    """Describe the bounds that a schema sets to one value in a few words; "" where there are none."""
+    """Describe the bounds of one value in a schema in a few words; "" without any."""
     if not isinstance(schema, dict):
         return ""
     if "const" in schema:

@@ -26,7 +26,7 @@ class Walked(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended by itself, and not because it was cut off."""
+        """Whether the reply ended without being cut off."""
         return self.reason in BY_THEMSELVES
 
     @property

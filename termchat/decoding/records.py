@@ -47,8 +47,7 @@ Reason = Literal["end", "length", "stop", "rule", "user", "context"]
 
 
 class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Which model made the records. `sha256` is the fingerprint: of the file's header and
-    size, not of the whole file."""
+    """The model of the records. `sha256` is the fingerprint of the file's header and size, not of the whole file."""
 
     name: str
     path: str
@@ -58,13 +57,13 @@ class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def fingerprint(self) -> str:
-        """What tells it from other models: its file, or its name on a server that tells no more."""
+        """Identity among models: the file, or the name on a server that tells no more."""
         return self.sha256 or self.path
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
-    """A reply begins. `prompt_ids` is all that stands before its first drawn token; `prefill` is the text that it was made to
-    begin with, whatever the dice: the tokens of that are its own, and forced.
+    """Begin of a reply. `prompt_ids` are all ids before its first drawn token; `prefill` is its prescribed beginning, whose
+    tokens belong to the reply and are forced.
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
     for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
@@ -100,7 +99,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 
 
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
-    """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""
+    """A number added to the logit of a token; None bans it. `model`: the model's file suppresses the token."""
 
     id: Int32
     text: str
@@ -179,7 +178,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of the highest raw logits of a step, and what the chain made of it; `bias` is what was added to its logit."""
+    """One of the highest raw logits of a step, and the chain's result for it; `bias` was added to its logit."""
 
     id: Int32
     text: str
@@ -192,7 +191,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PackedCandidates(Sequence[Candidate]):
-    """Candidates as they travel: `packed` is a list of them in msgpack, which is unpacked once somebody looks into it."""
+    """Candidates as sent: `packed` is a list of them in msgpack, unpacked on first use."""
 
     def __init__(self, packed: bytes) -> None:
         self.packed = packed
@@ -256,9 +255,10 @@ class DraftToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Draft(msgspec.Struct, frozen=True, array_like=True):
-    """Something was drafted for a step, `by` the context ("ngram") or a model, of which this is the name. `accepted`: it is the
-    token that was taken. `tokens` are the whole draft where it begins, in later steps only the one of the step; making it took
-    `us` microseconds, which are told where it begins."""
+    """The draft of a step, `by` the context ("ngram") or a model of this name. `accepted`: the drafted token was taken.
+    `tokens` are the whole draft at its first step, later only that of the step; `us`: the microseconds of making it, at its
+    first step.
+    """
 
     by: str
     accepted: bool
@@ -267,7 +267,7 @@ class Draft(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True, tag="token", dict=True):
-    """One step of the loop: what the model said, what the chain left, what was drawn.
+    """One step of the loop: the model's logits, the chain's result, the draw.
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental
     UTF-8 decoder could show: "" while a character or a stop sequence is incomplete. `state` belongs to stages that keep
@@ -365,11 +365,10 @@ def _find_impossible(numbers: Token | Candidate) -> dict[str, Any]:
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
-    """The reply is over. `held` is text that came out with no token: for `stop` it is withheld for good; else it is what a
-    stop sequence could have begun with, and belongs to the reply. It ends with U+FFFD if the last bytes are only a part of a
-    character, which the next token completes if the reply is continued. So many tokens were `drafted` in so many `rounds`, and
-    `accepted` of them taken; None where nothing was drafted. `not_drafted` says why nothing was although drafts were on at the
-    end; else "".
+    """End of a reply. `held` is text that came out with no token: withheld for good after a `stop`; else it could have begun
+    a stop sequence and belongs to the reply. It ends with U+FFFD if the last bytes are part of a character, which the next
+    token completes if the reply is continued. `drafted` tokens in `rounds` rounds, `accepted` of them taken; None without
+    drafts. `not_drafted` says why no draft was made although drafts were on at the end; else "".
     """
 
     reason: Reason
@@ -402,8 +401,9 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
 
 
 class Beam(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One token that a beam search looked at in a step. `parent` is the place, in the step before, of the beam that it goes on
-    from (0 in the first step); `logprob` is the token's own, `score` that of the beam with it. `finished`: it ends the beam.
+    """One token considered in a step of a beam search. `parent` is the place, in the step before, of the beam that it
+    extends (0 in the first step); `logprob` is the token's own, `score` that of the beam with it. `finished`: it ends the
+    beam.
 
     `walk` is its place in its step: those that go on, best first from 0 on, then the finished ones, then those
     that were dropped.
@@ -419,8 +419,9 @@ class Beam(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Beams(msgspec.Struct, frozen=True, array_like=True, tag="beams"):
-    """One step of a beam search: the beams that it keeps, and the next best ones, which it `dropped`. It belongs to the group's
-    walk 0, as all steps do; the walks are what was found in the end, best first."""
+    """One step of a beam search: the beams kept, and the next best ones, `dropped`. All steps belong to the group's reply 0;
+    the replies are the final beams, best first.
+    """
 
     step: int
     beams: list[Beam]
@@ -428,8 +429,9 @@ class Beams(msgspec.Struct, frozen=True, array_like=True, tag="beams"):
 
 
 class Ranked(msgspec.Struct, frozen=True, array_like=True):
-    """A walk in a ranking. `score` is what it is ranked by; in a vote `answer` is what was taken out of it (None: nothing, or
-    it did not end by itself) and `votes` are how many walks have that answer."""
+    """A reply in a ranking, by its `score`; in a vote `answer` is its extracted answer (None: none, or the reply was cut
+    off) and `votes` the number of replies with that answer.
+    """
 
     walk: int
     score: float | None
@@ -537,8 +539,8 @@ class StageEffect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Penalised(msgspec.Struct, frozen=True, array_like=True):
-    """What the penalties took from the token's logit (below 0: what they added), and the positions in the context of the
-    earlier ones that caused it.
+    """The penalties' share of the token's logit (below 0: added), and the positions in the context of the earlier tokens
+    that caused it.
     """
 
     loss: float
@@ -561,9 +563,9 @@ class Remedy(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Misfit(msgspec.Struct, frozen=True, array_like=True):
-    """Why the constraint does not allow a token: its byte number `at` is `byte`, where only one of the `allowed` bytes could
-    stand. `byte` None: it is a control token, and those are no text. `forced` is the only text that could follow there, as far
-    as there is only one; `may_end`: the reply could end there.
+    """Why the constraint forbids a token: its byte number `at` is `byte`, where only one of the `allowed` bytes may follow.
+    `byte` None: a control token, which is no text. `forced` is the only possible text there, if unique; `may_end`: the reply
+    could end there.
     """
 
     at: int
@@ -574,8 +576,9 @@ class Misfit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DrawnThere(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a step at which a server drew: it lists so many candidates (`listed`), of which the `best` is the
-    likeliest. The numbers are the model's own, before any sampler; a token that is not listed has no rank (UNKNOWN)."""
+    """A step drawn by a server: it lists so many candidates (`listed`), of which the `best` is the likeliest. The numbers
+    are the model's own, before any sampler; an unlisted token has no rank (UNKNOWN).
+    """
 
     listed: int
     winner_logprob: float

@@ -84,7 +84,7 @@ def _rest(token: Token) -> tuple[float, int]:
 def _may_rise(
     listed: Sequence[Candidate], past: Sequence[int], samplers: SamplerSettings, bias: Mapping[int, float]
 ) -> bool:
-    """Whether a stage may lift tokens that are not on record."""
+    """Return whether a stage may lift tokens that are not on record."""
     rewards = samplers.repeat_penalty < 1 or samplers.frequency_penalty < 0 or samplers.presence_penalty < 0
     lifted = {token for token, value in bias.items() if value > 0} | set(window(past, samplers) if rewards else ())
     return not lifted <= {candidate.id for candidate in listed}

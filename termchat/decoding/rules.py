@@ -82,7 +82,7 @@ class Rules:
         return self._finder.current if self._finder is not None else None
 
     def are_open(self, known: Mapping[Measure, tuple[float, float]]) -> bool:
-        """Whether a threshold lies between what its measure is at least and at most."""
+        """Return whether a threshold lies between what its measure is at least and at most."""
         return any(
             len({_COMPARES[condition.sign](bound, condition.value) for bound in known[condition.measure]}) > 1
             for condition in self._in_a_row
@@ -97,7 +97,7 @@ class Rules:
         following: bytes | None = b"",
         least: Mapping[Measure, float] = MappingProxyType({}),
     ) -> Rule | None:
-        """Return the condition that step `number` (0 is the reply's first) meets before its token is taken.
+        """Return the condition met before the token of step `number` (0 is the reply's first) is taken.
 
         The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here. Of measures for which
         the step has only the most that they can be, `least` has the least: what is not certain is not met.
@@ -121,7 +121,7 @@ class Rules:
         return met[0] if met else None
 
     def _is_new(self, condition: After | Loop, seconds: float, following: bytes) -> bool:
-        """Whether a quantity is reached for the first time, or a loop is another one."""
+        """Return whether a quantity is reached for the first time, or a loop is another one."""
         if isinstance(condition, Loop):
             before, loop = self._looped, self.repetition
             self._looped = before if loop is None else loop.begin

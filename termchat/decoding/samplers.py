@@ -470,7 +470,7 @@ class Tuning(SamplerSettings, frozen=True):
         return msgspec.structs.replace(self, **checked)
 
     def differing(self, other: Tuning | None = None) -> dict[str, Value]:
-        """Return the values that differ from `other`, by knob; None stands for the defaults."""
+        """Return the values that differ from `other`, by knob; None means the defaults."""
         before = other or Tuning()
         return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}
 

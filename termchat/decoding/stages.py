@@ -65,19 +65,19 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def switches(self) -> tuple[str, ...]:
-        """The knobs that turn it on, each by itself."""
+        """Knobs each of which turns it on."""
         return self.switched_by or tuple(
             name for name in self.knobs if name != self.remembers and KNOBS[name].off is not None
         )
 
     def active(self, settings: SamplerSettings) -> bool:
-        """Whether it can change anything."""
+        """Return whether it can change anything."""
         if self.remembers and getattr(settings, self.remembers) == KNOBS[self.remembers].off:
             return False
         return self.draws or any(getattr(settings, name) != KNOBS[name].off for name in self.switches)
 
     def window(self, settings: SamplerSettings) -> int:
-        """How many of the last tokens it looks at; 0 while it is off."""
+        """Return how many of the last tokens it looks at; 0 while it is off."""
         return getattr(settings, self.remembers) if self.remembers and self.active(settings) else 0
 
 
@@ -177,7 +177,7 @@ def first_full(settings: SamplerSettings) -> SamplerStage | None:
 
 
 def has_floor(settings: SamplerSettings) -> bool:
-    """Whether the first cut is a floor under the highest logit, which a pass over the row finds."""
+    """Return whether the first cut is a floor under the highest logit, which a pass over the row finds."""
     first = first_full(settings)
     if first is None or not first.floor or not getattr(settings, first.name) > 0:
         return False

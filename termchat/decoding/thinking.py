@@ -10,7 +10,7 @@ Phase = Literal["thinking", "answer"]
 
 
 class ThinkingTags(msgspec.Struct, frozen=True):
-    """The texts between which a model thinks, and what is forced to end its thoughts ("" stands for the closing tag)."""
+    """The texts around a model's thoughts, and the text forced to end them ("" means the closing tag)."""
 
     opening: str
     closing: str

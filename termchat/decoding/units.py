@@ -82,7 +82,7 @@ _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
 
 
 def ends_sentence(text: str, following: str) -> bool:
-    """Whether a sentence ends with `text`, but for white space, where `following` comes next ("" when nothing does)."""
+    """Return whether a sentence ends with `text`, but for white space, where `following` comes next ("" when nothing does)."""
     ends = [end for end in _sentences(text + following, True) if end <= len(text)]
     return bool(ends) and not text[ends[-1] :].strip()
 
@@ -111,7 +111,7 @@ class UnitCounter:
         self._open += text
 
     def count(self, following: str) -> int:
-        """Return how many units have ended, if the text goes on with `following`."""
+        """Return the number of units that have ended, if `following` comes next."""
         ends = [end for end in self._ends(self._open + following, self._begins_line) if end <= len(self._open)]
         self._count += len(ends)
         cut = max(ends[-1] if ends else 0, len(self._open) - _KEPT)

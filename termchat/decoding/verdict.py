@@ -38,7 +38,7 @@ class NotChecked(Exception):
 
 
 class Judgement(NamedTuple):
-    """`detail` is "" for what is valid; else it goes on from there: "incomplete: ends inside a string"."""
+    """A verdict; `detail` explains an invalid one: "incomplete: ends inside a string"."""
 
     kind: Literal["valid", "incomplete", "invalid", "unknown"]
     detail: str = ""
@@ -210,7 +210,7 @@ def _fault(message: str) -> Any:
 
 
 def _matches(keyword: str, rule: str, text: str) -> bool:
-    """Whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
+    """Return whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
 
     Raises:
         NotChecked: the grammar cannot tell.
@@ -276,7 +276,7 @@ def _shown(byte: int) -> str:
 
 
 class _Followed:
-    """A matcher that read `data`, of which `fits` bytes fit; `refusal` says why there is none."""
+    """A matcher that has read `data`, of which `fits` bytes fit; `refusal` explains why it is missing."""
 
     def __init__(self, base: LLMatcher) -> None:
         lines = base.get_error().split("\n")

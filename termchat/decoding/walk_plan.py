@@ -59,8 +59,8 @@ class WalkPlan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, group=msgspec.structs.replace(self.group, number=number))
 
     def seed(self, first: int, walk: int) -> int:
-        """The seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice all have
-        the first one's.
+        """Return the seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice
+        all have the first one's.
 
         Raises:
             PlanError: it would be larger than the dice take.
@@ -86,7 +86,7 @@ ONE = WalkPlan(Group(0, "walks", 1), ({},))
 
 
 def shown_value(knob: Knob, value: Value) -> str:
-    """The value as labels and headings show it: as the panel, but whole numbers without a point."""
+    """Return the value as labels and headings show it: as the panel, but whole numbers without a point."""
     return knob.show(value).removesuffix(".0") if isinstance(value, float) else knob.show(value)
 
 
@@ -142,7 +142,7 @@ def beams(settings: BeamSettings) -> WalkPlan:
 
 
 def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -> WalkPlan:
-    """Every combination of the values, in the order given, the last knob's varying fastest; `runs` walks for each.
+    """Return every combination of the values, in the order given, the last knob's varying fastest; `runs` walks for each.
 
     Raises:
         PlanError: more than two knobs or the same one twice, an unknown one, a value that its knob refuses or that is there
@@ -176,8 +176,8 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
 
 
 def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
-    """The knobs of a grid in words, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. Values are those
-    that the knob takes elsewhere, `off` among them.
+    """Return the knobs of a grid in words, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. Values
+    are those that the knob takes elsewhere, `off` among them.
 
     Raises:
         PlanError: an unknown knob, one without values, or a value that its knob refuses.
@@ -220,7 +220,7 @@ def _changed(knobs: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _checked(given: GridKnob) -> GridKnob:
-    """The knob with its own name and its values in its own type."""
+    """Return the knob with its own name and its values in its own type."""
     knob = _grid_knob(given.name)
     values = [_refusing(knob.check, value) for value in given.values]
     if not values:
@@ -242,7 +242,7 @@ def _grid_knob(name: str) -> Knob:
 
 
 def own_name(name: str) -> str:
-    """The name of the knob that is called so; "" if there is none."""
+    """Return a knob's own name for any of its names; "" for an unknown one."""
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 

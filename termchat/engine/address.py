@@ -48,7 +48,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What a person calls it."""
+        """The address as shown to a person."""
         return self.name or self.url or "this machine"
 
     def asked_as(self, model: str = "") -> str:
@@ -80,7 +80,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether what is sent there stays on this machine."""
+        """Whether requests stay on this machine."""
         return self.host.lower() in ("localhost", "::1") or re.fullmatch(r"127(?:\.\d+){3}", self.host) is not None
 
     def _part(self, name: str) -> str:

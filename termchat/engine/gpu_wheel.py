@@ -20,14 +20,14 @@ _COMMAND = (
 
 
 class Hardware(NamedTuple):
-    """A GPU that was found without llama.cpp. `cuda` is the newest version that the driver can run, 0 if it does not say."""
+    """A GPU found without llama.cpp. `cuda` is the newest version that the driver can run, 0 if unknown."""
 
     name: str
     cuda: int = 0
 
 
 def find_gpu(root: Path = Path("/")) -> Hardware | None:
-    """The GPU of this machine, if it has one that there are wheels for; `root` is where /proc and /dev are."""
+    """Find this machine's GPU, if wheels exist for it; `root` is the parent of /proc and /dev."""
     if sys.platform == "darwin":
         return Hardware("Apple GPU") if platform.machine() == "arm64" else None
     if (root / "proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
@@ -38,7 +38,7 @@ def find_gpu(root: Path = Path("/")) -> Hardware | None:
 
 
 def other_wheel(gpu: Hardware) -> Remark:
-    """How to install the build for a GPU."""
+    """Return how to install the build for a GPU."""
     index = {"Apple GPU": "metal", "AMD GPU": "rocm72"}.get(gpu.name) or _cuda_index(gpu.cuda)
     return Remark(
         f"this build of llama.cpp does not use this machine's {gpu.name}",
@@ -47,7 +47,7 @@ def other_wheel(gpu: Hardware) -> Remark:
 
 
 def _cuda_index(driver: int) -> str:
-    """The newest version that the driver can run; where it does not say, one that most drivers can."""
+    """Return the newest version that the driver can run; where it does not say, one that most drivers can."""
     version = next((version for version in _CUDA if version <= driver), 12040 if not driver else _CUDA[-1])
     return f"cu{version // 1000}{version % 1000 // 10}"
 

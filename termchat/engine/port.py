@@ -136,7 +136,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
 
 
 def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
-    """How many threads read prompts while `threads` decode, in a model that was loaded with these for the two."""
+    """Return how many threads read prompts while `threads` decode, in a model that was loaded with these for the two."""
     return loaded_batch if threads >= loaded else min(threads, loaded_batch)
 
 
@@ -215,8 +215,8 @@ class Spell(msgspec.Struct, frozen=True, tag=True):
 
 
 class Scripted(msgspec.Struct, frozen=True):
-    """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
-    whatever the dice say. None leaves a thing as it is. The constraint is changed only where there are `samplers`.
+    """Changes before step `step` of a reply: other settings, a number of threads (0: unchanged), and token `id` taken
+    whatever the dice draw. None leaves a thing unchanged. The constraint changes only together with `samplers`.
 
     `pinned` is for an `id` that was drawn elsewhere: the dice draw, and where they draw another token the id is taken in its
     place if the draw was a near tie there (True) or is one here (False). The record says `forced` then.
@@ -343,9 +343,9 @@ class Step(_Steering, frozen=True, tag=True):
 
 
 class Force(_Steering, frozen=True, tag=True):
-    """The next tokens of the running reply, whatever the dice say; their records say `forced`. A paused reply takes them and
-    pauses again. Thresholds and counts are not looked at for them. Ids that the vocabulary lacks are not taken. Answer: the
-    `Token` records."""
+    """Force the next tokens of the running reply; their records say `forced`. A paused reply takes them and pauses again.
+    Thresholds and counts ignore them. Ids outside the vocabulary are not taken. Answer: the `Token` records.
+    """
 
     ids: list[int]
 
@@ -411,16 +411,17 @@ SteerReply = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
 
 
 class Join(msgspec.Struct, frozen=True, tag=True):
-    """Add a reply to the running group. It begins with the ids of one that runs, up to where the two part, and copies their
-    cells. Answer: its records; `Failed` with its number where there is no room."""
+    """Add a reply to the running group. It shares the ids of a running one up to where they part, and copies their cells.
+    Answer: its records; `Failed` with its number if there is no room.
+    """
 
     reply: ReplyRequest
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Make a reply of the group that is over the engine's main sequence, cells and all, and drop the others: what comes next
-    goes on from its ids with nothing decoded again, as if it had been made alone. Answer: `Kept`, or `Failed` where the cells
-    are there no longer."""
+    """Make a reply of the ended group the engine's main sequence, cells included, and drop the others: the next request
+    continues from its ids without decoding them again. Answer: `Kept`, or `Failed` once the cells are gone.
+    """
 
     reply: int
 
@@ -444,7 +445,7 @@ Command = Load | LoadDraft | MeasureBatches | Probe | Generate | Keep | Steer | 
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """What a person should know of how a model was loaded, and what to do about it."""
+    """A remark for the user about how a model was loaded, and what to do about it."""
 
     message: str
     hint: str = ""
@@ -546,8 +547,9 @@ class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`library` is the version, `system` llama.cpp's own line of what it was built with, `backends` name their features.
-    `compiled` says whether termchat's own native code is there."""
+    """`library` is the version, `system` llama.cpp's own line about its build, `backends` name their features. `compiled`:
+    termchat's own native code is available.
+    """
 
     library: str
     system: str
@@ -582,7 +584,7 @@ class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
             raise ValueError("ids, pieces and names of different numbers")
 
     def shown(self) -> list[str]:
-        """What is shown of each token; of a part of a character its bytes, as <F0><9F>."""
+        """Format each token for the screen; a part of a character as its bytes, such as <F0><9F>."""
         names = self.names or [piece.decode("utf-8", "replace") for piece in self.pieces]
         return [_show_token(name, piece) for name, piece in zip(names, self.pieces, strict=True)]
 
@@ -621,7 +623,7 @@ class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Noted(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What a person should know of the reply that is being made, for which there is no record."""
+    """A remark on the running reply that is not a record."""
 
     remark: Remark
 
@@ -659,7 +661,7 @@ class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Paused(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The reply waits before step `token.step`. `token` is what would be drawn now; it is not taken.
+    """The reply waits before step `token.step`. `token` would be drawn now; it is not taken.
 
     `why` is the condition that was met, as people write it, or "" when somebody asked for it. Comes again whenever settings
     change what would be drawn.
@@ -678,8 +680,8 @@ class Explained(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Checked(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`error` says what is wrong with the constraint, "" where it can be used, after `ms` milliseconds of compiling; `warnings`
-    say what it ignores. An error of the text has its `line` and `column`, from 1 on, where they are known (0: they are not).
+    """`error` is the fault of the constraint, "" if it can be used, after `ms` milliseconds of compiling; `warnings` name
+    ignored parts. An error of the text has its `line` and `column`, from 1 on, 0 if unknown.
     """
 
     error: str
@@ -724,7 +726,7 @@ _LAST = (
 
 
 def is_last(event: Event) -> bool:
-    """Whether it ends the answer to a command: no more events have its number."""
+    """Return whether it ends the answer to a command: no more events have its number."""
     return isinstance(event, _LAST) and not (isinstance(event, Finished | Failed) and event.walk is not None)
 
 
@@ -743,33 +745,34 @@ class EngineError(Exception):
 
 
 class Engine(Protocol):
-    """What the chat service stands on. Not thread-safe: one owner calls it."""
+    """The port between chat and engine. Not thread-safe: one owner calls it."""
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """What it can do: as the abilities of the model that is loaded tell, and all before. Commands for anything else
-        are answered by `Failed` of kind "capability", or have no effect."""
+        """The features available now: those of the loaded model, and all before one is loaded. Commands for other features
+        are answered by `Failed` of kind "capability", or have no effect.
+        """
 
     def send(self, command: Command) -> int:
-        """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first.
+        """Send a command and return its number; start the engine process first if there is none.
 
         Raises:
             EngineError: the engine process cannot be started.
         """
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """All events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
+        """Return all events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
 
         When the engine dies, the last event is a `Failed` of kind "engine", and `alive` turns false. Its number is that of
         the reply that was running, else of the oldest command that waited for an answer, else 0.
         """
 
     def fileno(self) -> int:
-        """A descriptor that turns readable when there is something to receive; -1 while there is no process."""
+        """Return a descriptor that turns readable with each event; -1 without a process."""
 
     @property
     def alive(self) -> bool:
         """Whether the engine process runs."""
 
     def close(self) -> None:
-        """Ends the engine and frees all it holds."""
+        """End the engine and frees all it holds."""

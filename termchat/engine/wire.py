@@ -36,7 +36,7 @@ _VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 
 
 class FrameError(ValueError):
-    """The bytes on a pipe are not what termchat sends; the message says what is wrong with them."""
+    """Bytes on a pipe that termchat did not send; the message says what is wrong with them."""
 
 
 def frame(number: int, message: Command | Event) -> bytes:
@@ -51,8 +51,9 @@ BEATS_S = 2.5
 
 
 class Frames(Generic[T]):
-    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` a token has
-    its own bytes beside it (see `records.keep_bytes`), for whoever stores them."""
+    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` each
+    token carries its encoded bytes (see `records.keep_bytes`) for the store.
+    """
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, keeps_bytes: bool = False) -> None:
         self._decoder, self._keeps_bytes = decoder, keeps_bytes

@@ -33,7 +33,7 @@ class Claims:
         self._mutex = threading.Lock()
 
     def hold(self, session: str, reply: int) -> None:
-        """Claim a chat for a reply that this process writes from now on, or for something that does not end by itself (0)."""
+        """Lock a reply of a chat for writing by this process, or other work without an end of its own (0)."""
         with self._mutex:
             if session in self._held or self._lock(session):
                 self._held.setdefault(session, set()).add(reply)

@@ -72,7 +72,7 @@ def to_tuning(text: str) -> Tuning:
 
 
 def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
-    """Decode breakpoints; one that is damaged, or that nobody can write, is left out."""
+    """Decode breakpoints; leave out a damaged or impossible one."""
     points: list[Breakpoint] = []
     for one in to_settings(text, (), tuple[msgspec.Raw, ...]):
         with contextlib.suppress(*UNREADABLE):
@@ -89,7 +89,7 @@ def to_seconds(moment: object) -> float:
 
 
 class _Reply(msgspec.Struct, array_like=True):
-    """A reply as it is held in memory: all its records but the tokens, beams and ranking among them, and these as columns."""
+    """A reply in memory: all its records except the tokens, with beams and ranking, and the tokens as columns."""
 
     records: list[Record]
     settings_at: list[int]
@@ -107,7 +107,7 @@ def from_reply(node: Node) -> bytes | None:
 
 
 def to_reply(node: Node, packed: bytes) -> bool:
-    """Fill a new node with what `from_reply` made of one; False, and it stays as it is, where that is damaged."""
+    """Fill a new node with the result of `from_reply`; return False and leave it unchanged if that is damaged."""
     try:
         reply = msgspec.msgpack.decode(packed, type=_Reply)
         tokens = TokenColumns.unpacked(reply.columns)

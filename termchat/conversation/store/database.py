@@ -111,7 +111,7 @@ def _start_wal(db: sqlite3.Connection) -> None:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open the file for reading, also in a folder that nobody may write, and on a full disk. Raises as `connect` does."""
+    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -131,7 +131,7 @@ def _error_code(error: BaseException) -> int:
 
 
 def _check_kinds(path: Path) -> None:
-    """Refuse what is not a regular file: a pipe would be waited for without end, and a device keeps nothing."""
+    """Refuse all but regular files: opening a pipe would block, and a device keeps nothing."""
     if sqlite3.sqlite_version_info < _SQLITE:
         raise StoreError(
             f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",

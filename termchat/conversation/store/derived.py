@@ -119,7 +119,7 @@ def with_unfinished(db: sqlite3.Connection, summaries: list[SessionSummary]) -> 
 
 
 def refresh(db: sqlite3.Connection, session: str) -> None:
-    """Bring the index in line with a chat: its title, its messages, its ended replies, and those that others grew from."""
+    """Bring a chat's texts in line with its nodes, after some were hidden or restored, or for the first time."""
     db.execute(ADD_TALLY, (session,))
     tally = _find_tally(db, session)
     if tally is None:

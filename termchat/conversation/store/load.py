@@ -40,7 +40,7 @@ Rows = Callable[[int], Iterable[tuple[int, bool, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Session | None:
-    """Load a chat, if there is one with this id; with `most` as if it began with so many nodes from the end of its path.
+    """Load the chat with this id, if any.
 
     Raises:
         StoreError: nothing of it can be read.

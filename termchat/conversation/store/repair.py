@@ -26,7 +26,7 @@ class Health(NamedTuple):
 
 
 def check(path: Path) -> Health | None:
-    """Read the whole file once, if there is one."""
+    """Read the whole file once, if it exists."""
     try:
         size = path.stat().st_size
         with contextlib.closing(connect_to_read(path)) as db:

@@ -110,7 +110,7 @@ DERIVED = (
 
 
 def read(db: sqlite3.Connection, table: str, sessions: Collection[str] | None = None) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a table, of some sessions or of all; what is damaged is skipped."""
+    """Yield the rows of a table, of some sessions or of all; skip damaged ones."""
     wanted, values = "", tuple(sessions or ())
     if sessions is not None:
         wanted = f"AND {OWNER[table]} IN ({','.join('?' * len(values))})"

@@ -75,7 +75,7 @@ def newest(db: sqlite3.Connection, which: Mapping[str, int]) -> list[SessionSumm
 
 
 def matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> list[SessionSummary]:
-    """List chats that contain all words of a search, with a snippet each; none where there is no word in it."""
+    """List chats that contain all words of a search, with a snippet each; none for a search without a word."""
     words, begin, end = words_of(search), which["offset"], which["offset"] + which["limit"]
     if not words:
         return []

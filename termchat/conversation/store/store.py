@@ -89,8 +89,8 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
-        """Open the store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged
-        file is repaired now, in the background: whoever reads waits up to `patience` seconds for that.
+        """Open the store at `path`; make file and folder if necessary. `problem` reports trouble with the disk. A damaged
+        file is repaired in the background: a reader waits up to `patience` seconds for that.
 
         Raises:
             StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
@@ -105,8 +105,8 @@ class Store:
     def sessions(
         self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False, lessons: bool = False
     ) -> list[SessionSummary]:
-        """List chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
-        `deleted` chooses those that were deleted instead of those that were not, `lessons` those of lessons likewise.
+        """List chats that have a turn, the last used first; or those that contain all words of `search`, the best match
+        first. `deleted` chooses deleted chats instead, `lessons` those of lessons.
 
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
@@ -124,7 +124,7 @@ class Store:
         return self._read_settled(lambda db: finding.of_lesson(db, lesson))
 
     def preview(self, session: str) -> list[tuple[Role, str]]:
-        """Read roles and texts of the last turns of a chat; none where there is no such chat."""
+        """Read roles and texts of the last turns of a chat, at most `limit`; none for an unknown chat."""
         session = self.current(session)
         found = self._read_settled(lambda db: load.load(db, session, PREVIEWED))
         return list(found.conversation.turns())[-PREVIEWED:] if found is not None else []
@@ -150,7 +150,7 @@ class Store:
         return next((summary.id for summary in self.sessions(1)), None)
 
     def current(self, session: str) -> str:
-        """Return the id of a chat of this process: another one, once another process has taken the same chat further."""
+        """Return the id of a chat of this process: a new one once another process has continued the same chat."""
         return self._writer.moved.get(session, session)
 
     def load(self, id: str) -> Session:
@@ -174,7 +174,7 @@ class Store:
         return session
 
     def records(self, session: str, number: int) -> Iterator[Record]:
-        """Read the records of a reply, in order, those that could not be written yet among them; up to a damaged one."""
+        """Read the records of a reply in order, unwritten ones included, up to a damaged one."""
         moved = self.current(session)
         with self._writer.between_writes() as operations:
             queued = _select_operations(operations, session, number)
@@ -224,7 +224,7 @@ class Store:
         return not self._writer.opened(0)
 
     def read_through(self, session: str) -> None:
-        """Read all records of a chat once, so that damage is found before any of them is given out."""
+        """Read all records of a chat once, so that damage is noticed before any of them is returned."""
         session = self.current(session)
         statement = "SELECT record FROM records WHERE session = ? ORDER BY node, seq"
         self._read_settled(lambda db: deque(db.execute(statement, (session,)), maxlen=0))
@@ -269,7 +269,7 @@ class Store:
     # --- changes ---------------------------------------------------------------------------------------------------------
 
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
-        """Begin a chat; return its id. Its nodes come with `add_node`; until there is one it is not listed."""
+        """Begin a chat; return its id. Its nodes follow with `add_node`; before the first it is not listed."""
         now = time.time()
         session = _make_id(now)
         self._live[session] = conversation
@@ -343,8 +343,8 @@ class Store:
     def duplicate(
         self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
     ) -> str:
-        """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a conversation,
-        which goes on in the copy, it has the nodes of that and no other.
+        """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a
+        conversation, which continues in the copy, only its nodes are copied.
         """
         copy, source = _make_id(time.time()), self.current(session)
         newest, seq = deleting.ALL - 1, deleting.ALL
@@ -379,7 +379,7 @@ class Store:
             self._writer.put(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
 
     def keep_unsent(self, session: str, draft: str, queue: Sequence[str]) -> None:
-        """Save the draft and the queue of a chat; "" stands for this process's chat without a message."""
+        """Save the draft and the queue of a chat; "" means this process's chat without a message."""
         key = session or unsent_rows.OWN
         if draft or queue:
             values = well_formed(draft), codec.from_settings([well_formed(text) for text in queue])

@@ -29,7 +29,7 @@ _MARK = 100
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode: whether the path still is the file that was opened. None when there is no file."""
+    """Return device and inode: whether the path still is the opened file. None without a file."""
     with contextlib.suppress(OSError):
         found = path.stat()
         return found.st_dev, found.st_ino
@@ -64,7 +64,7 @@ def set_modes(path: Path) -> None:
 
 
 def is_emptied(path: Path) -> bool:
-    """Return whether there is a file with nothing in it, and not because another process makes it at this moment."""
+    """Return whether the file is empty, and not because another process creates it at this moment."""
     try:
         found = path.stat()
     except OSError:
@@ -135,7 +135,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _marked_name(path: Path) -> Path:
-    """Return where a damaged file may go. Its mark is made with it, so that no other process takes the same name."""
+    """Choose a name for a damaged file. Its mark is created with it, so that no other process takes the same name."""
     name, count = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}", 1
     while True:
         aside = path.with_name(name if count == 1 else f"{name}-{count}")

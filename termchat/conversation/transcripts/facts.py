@@ -71,7 +71,7 @@ def drafts_of(node: Node) -> str:
 
 
 def ending_of(node: Node) -> str:
-    """Describe why a reply ended; "" where it did by itself."""
+    """Explain why a reply ended; "" for a normal end."""
     if node.failed is not None:
         return f"failed: {plain_line(node.failed.message)}"
     if node.finished is None:

@@ -22,8 +22,9 @@ _LONGEST = 60
 
 
 class WalkOnPage(NamedTuple):
-    """A walk as pages show it. `number` counts from 1, `label` is what it does not share with the others, `figures` are names
-    and values; `goes_on`: the chat that is shown goes through it."""
+    """A reply of a group as pages show it. `number` counts from 1, `label` names its own settings, `figures` are names and
+    values; `goes_on`: the shown chat contains it.
+    """
 
     number: int
     node: Node
@@ -44,7 +45,7 @@ class WalkOnPage(NamedTuple):
 
 
 class GroupOnPage(NamedTuple):
-    """A group, its walks by their number, or best first where they were made for that, and the steps of its beam search."""
+    """A group, its replies by number, or best first if they were ranked, and the steps of its beam search."""
 
     title: str
     origin: Node

@@ -47,7 +47,7 @@ _WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\s?[\[{]\x00|\x00[\[{]")
 
 
 def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
-    """Yield the chats in a file, one by one; without a format it is found out from the file's beginning.
+    """Yield the chats in a file, one by one; without a format, detect it from the file's beginning.
 
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
@@ -61,8 +61,8 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def readable(file: Path) -> Iterator[Path]:
-    """Give a named file in a form that can be read more than once: stdin ("-") or a pipe, as a shell's <(…) names one, is
-    stored for as long as the context lasts. A pipe that nobody writes to is an empty file.
+    """Provide a file that can be read more than once: stdin ("-") or a pipe, such as a shell's <(…), is stored for as long
+    as the context lasts. A pipe without a writer is an empty file.
 
     Raises:
         TranscriptError: stdin or the pipe cannot be read, or there is no room for what comes.

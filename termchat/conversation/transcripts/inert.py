@@ -34,7 +34,7 @@ _MAY_ACT = re.compile(rf"{_TAG}|{_IMAGE}|\]:|&")
 
 
 def inert(text: str) -> str:
-    """Return inert Markdown; what is inert already stays unchanged."""
+    """Return inert Markdown; inert text stays unchanged."""
     if _MAY_ACT.search(text) is None:
         return text
     return "\n".join(_inert_lines(text))

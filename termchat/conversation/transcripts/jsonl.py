@@ -53,7 +53,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
 
 
 def chats(path: Path) -> Iterator[Transcript]:
-    """There is one (see `jsonl_reader.read`)."""
+    """Yield the one chat of the file (see `jsonl_reader.read`)."""
     from termchat.conversation.transcripts.jsonl_reader import read
 
     yield read(path)

@@ -138,7 +138,7 @@ def decode(data: bytes) -> Line:
 
 
 def _decode_patiently(data: bytes) -> Any:
-    """Decode a line that the fast decoder refuses: null becomes NaN, or the error says what is wrong."""
+    """Decode a line that the fast decoder refuses: null becomes NaN; raise an error with the fault otherwise."""
     try:
         found = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:

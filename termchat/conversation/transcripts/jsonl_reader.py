@@ -48,8 +48,8 @@ __all__ = ["Transcript", "read"]
 
 
 def read(path: Path) -> Transcript:
-    """Read the chat in a file. A bare record stream becomes a chat of its prompts, whose words are not known, and replies. It
-    ends in the last reply, of walks in the first, or in the best where they were made for that.
+    """Read the chat in a file. A bare record stream becomes a chat of its prompts, whose words are unknown, and replies. Its
+    leaf is the last reply; of a group the first, or the best if they were ranked.
 
     Of a reply the tokens' own records count; the ids in its node's line only say how many there must be.
 

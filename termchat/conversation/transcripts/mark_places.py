@@ -112,7 +112,7 @@ def _find_blocks(text: str) -> Iterator[_Unbroken]:
 
 
 def _is_closed(fence: str, sign: str) -> bool:
-    """Return whether a block of code ends with a fence, which is made of such signs as it began with."""
+    """Return whether a block of code ends with a fence of the same signs as its first."""
     _, line, last = fence.rstrip().rpartition("\n")
     last = last.strip(" \t>")
     return bool(line) and len(last) >= len(sign) and set(last) == {sign[0]}

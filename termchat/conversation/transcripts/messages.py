@@ -132,8 +132,8 @@ class ChatMessage(NamedTuple):
 
 
 class FoundMessages(NamedTuple):
-    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is, and in
-    place of a message that cannot be read what is wrong with it. `halves` is the number of half characters that became U+FFFD.
+    """The content of one object of a file: a whole chat, or with `whole` False messages of the one chat of the file, and in
+    place of an unreadable message its fault. `halves` is the number of half characters that became U+FFFD.
     """
 
     messages: Sequence[ChatMessage | LineError]
@@ -208,7 +208,7 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
 
 
 class _LeftOut(list[str]):
-    """The first lines about what cannot be read of a file; `first` says what was met first, `total` how much there is."""
+    """The unreadable parts of a file: `first` describes the first one and its place."""
 
     first, total = "", 0
 

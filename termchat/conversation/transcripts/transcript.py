@@ -26,8 +26,8 @@ class TranscriptError(Exception):
 
 
 class Transcript(NamedTuple):
-    """A chat from a file: what is known of it, its tree, and the records of its replies, packed. `halves` is the number of half
-    characters that became U+FFFD. The first chat of a file has in `left_out` what could not be read of the whole file, a line
+    """A chat from a file: its metadata, its tree, and the records of its replies, packed. `halves` is the number of half
+    characters that became U+FFFD. The first chat of a file has in `left_out` the unreadable parts of the whole file, a line
     for each chat or message.
     """
 

@@ -193,7 +193,7 @@ class Cache:
         self._use(threads, threads_of_batches(threads, *self.loaded))
 
     def limit_threads(self, most: int) -> None:
-        """Use from the next decode on as many as were loaded, but no more than `most` of those that may be changed."""
+        """Use from the next decode on at most `most` threads, where the number may be changed."""
         (threads, threads_batch), (free, free_batch) = self.loaded, self.adaptable
         self._use(
             min(threads, most) if free > 1 else threads, min(threads_batch, most) if free_batch > 1 else threads_batch
@@ -291,7 +291,7 @@ class Cache:
         return shape if 0 < shape.threads <= most_threads else Shape(shape.rows)
 
     def read(self, ids: list[int], shape: Shape, seconds: float = inf, ahead: Sequence[int] = ()) -> Shape:
-        """Decode the next ids after those that have cells; return the shape with the threads that it had.
+        """Decode the next ids without cells; return the shape with the threads used.
 
         With a single id go those `ahead`, which count in the shape and are drafted: `advance` makes them ids.
 
@@ -410,7 +410,7 @@ class Cache:
         raise EngineError("decode", f"llama.cpp could not decode (code {code}): {last_errors()}", "")
 
     def logits(self) -> NDArray[np.float32]:
-        """The logits after `ids`, shape (n_vocab,): a view, which the next decode of the main sequence writes over."""
+        """Return the logits after `ids`, shape (n_vocab,): a view, which the next decode of the main sequence writes over."""
         return self._rows[self._index] if self._kept is None else self._kept
 
     # --- several sequences -------------------------------------------------------------------------------------------
@@ -441,9 +441,9 @@ class Cache:
         return number
 
     def drop(self, sequence: int, *, free: bool = True) -> None:
-        """End a sequence and free the cells that it shares with no other. What is decoded next fills them: the bits of all
-        other sequences are then no longer those that they would have alone. If not to be `free`, they stay until all are
-        dropped, and so do the bits."""
+        """End a sequence and free the cells that only it has. Later decodes fill these, which changes the bits of all other
+        sequences from then on. With `free` False they stay until all sequences are dropped, and so do the bits.
+        """
         ids, cells = self.sequences.pop(sequence), self._cells.pop(sequence)
         self._heirs.subtract(cells)
         own = sum(not self._heirs[cell] for cell in cells)
@@ -487,9 +487,9 @@ class Cache:
             del ids[count:], self._cells[sequence][-surplus:]
 
     def keep(self, sequence: int, *, alone: bool = True) -> None:
-        """Make a sequence the main one and drop all others. Its cells are saved and restored, so that they stand in a row
-        from the first one on, as if it had been alone; nothing is decoded. If not as they are `alone`, since cells of others
-        were freed meanwhile or too many rows were one batch, its rows count as made in an unknown way.
+        """Make a sequence the main one and drop all others. Its cells are saved and restored, so that they are contiguous
+        from the first one on, as if it had been alone; nothing is decoded. With `alone` False, after cells of others were
+        freed or a batch had too many rows, the shapes of its rows count as unknown.
 
         Raises:
             EngineError: llama.cpp could not restore it; nothing is left then.

@@ -33,8 +33,8 @@ class AbortSwitch(Protocol):
 
 
 class Cells(Protocol):
-    """`ids` are those that were read; there is room for `capacity` of them. Prompts are read `batch_size` ids at once. `exact`:
-    bits do not depend on how a prompt was cut into batches. `current`: the logits at hand are those after `ids`.
+    """`ids` have been read, of at most `capacity`; prompts are read in batches of `batch_size`. `exact`: bits do not depend
+    on how a prompt was cut into batches. `current`: the logits belong to `ids`.
     """
 
     @property

@@ -170,7 +170,7 @@ class Chain:
         return bool(self._last_n)
 
     def accept(self, token: int) -> None:
-        """Let penalties and DRY count a token that was taken."""
+        """Count a taken token for penalties and DRY."""
         if self._last_n:
             if self.samplers is not None:
                 self.samplers.accept(token)
@@ -414,8 +414,8 @@ class Observer:
         forced: int | None = None,
         mask: Mask | None = None,
     ) -> Token:
-        """Draw step `step` of the reply with seed `seed` from logits of shape (n_vocab,), of what the `mask` allows; return its
-        record, without what is not known here: its position, its text, its times.
+        """Draw step `step` of the reply with seed `seed` from logits of shape (n_vocab,), among the tokens that the `mask`
+        allows; return its record without position, text and times.
 
         With a `forced` id, that one is chosen, whatever the dice, the chain and the mask say.
 
@@ -441,8 +441,8 @@ class Observer:
         mask: Mask | None = None,
         change: float | None = None,
     ) -> Token | None:
-        """Draw as `draw` does; None if the step is unusual: hardly any logit is finite, many tie, or many tokens are left; or
-        if neither the chain tells what it `looks_at`, nor a `mask` before it allows few tokens.
+        """Draw as `draw` does; None for an unusual step: too few finite logits, many ties, or many tokens left; or if the
+        chain does not tell what it `looks_at` and no `mask` allows only few tokens.
 
         `change`: see `is_near_tie`; None leaves near ties open.
         """

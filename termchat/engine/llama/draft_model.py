@@ -81,8 +81,8 @@ _REST, _LONGEST_REST = 128, 4096
 
 
 class DraftModel:
-    """Owns a model and a context for as many tokens as that of the `target`. It drafts what it takes itself with the dice of
-    the reply, until it is too unsure. What its drafts were worth, and what they cost, is kept as long as it is loaded.
+    """Owns a model and a context as large as that of the `target`. It drafts with the dice of the reply until it is too
+    unsure. The quality and the cost of its drafts are remembered while it is loaded.
 
     At every step in which it does not rest it drafts one token at least, to look how sure it is. Where the context is long and
     new to it, it reads a batch of it at each step, and drafts once it has all of it. After a rest it begins with the last few
@@ -195,7 +195,7 @@ class DraftModel:
         self._costs.append(us)
 
     def reading(self, ids: list[int]) -> float:
-        """Return the cost of reading the missing `ids`, beyond those that each draft reads."""
+        """Estimate the cost of reading the missing `ids`, beyond those that each draft reads."""
         missing = len(ids) - self.cache.common(ids) - _USUAL
         each = (
             median(self._readings) / median(self.rows_us) if self._readings and self.rows_us else _READING * self.each
@@ -226,7 +226,7 @@ class DraftModel:
         return self._never or self.judge.why
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        """Count the outcome of the last decode: what it cost, and which tokens of the draft were right."""
+        """Count the outcome of the last decode: its cost, and which drafted tokens were right."""
         judge, since, cost = self.judge, len(ids) - self._seen, times.of(last.rows)
         if last.rows == 1 or times.measured:
             self.rows_us.append(last.us / cost)

@@ -28,7 +28,7 @@ class Trial:
         self._process: subprocess.Popen[bytes] | None = None
 
     def compile(self, grammar: str) -> tuple[str, list[str], float]:
-        """What is wrong with the grammar ("": nothing), warnings, and the milliseconds it took."""
+        """Compile a grammar; return its fault ("": none), warnings, and the milliseconds it took."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(self._seconds)],

@@ -42,9 +42,9 @@ _SPECIAL = b"\xff"
 
 
 class Grammars:
-    """Compiles constraints for a vocabulary, which it holds on to: close it first. Texts of tokens are made by `piece`, control
-    tokens by their name. The tokenizer is built when it is first needed, which takes a third of a second for 49,152 tokens.
-    Without llama.cpp's `vocab` it takes texts apart by the longest tokens, which no mask depends on.
+    """Compiles constraints for a vocabulary; close it before the model. `piece` makes the texts of tokens, control tokens
+    have their name. The tokenizer is built on first use, in a third of a second for 49,152 tokens. Without llama.cpp's
+    `vocab` it splits texts by the longest tokens, which affects no mask.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Grammars:
                 raise TextError("this model cannot write {}: its tokens for it are {}".format(*shown))
 
     def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
-        """Return a follower that has taken these ids.
+        """Return a follower that has consumed these ids.
 
         Raises:
             EngineError: of kind "constraint": it cannot be used.

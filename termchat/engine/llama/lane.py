@@ -59,7 +59,7 @@ class CacheLane(Lane):
         self.own = self._cache.sequences[self.sequence]
 
     def take(self, rows: NDArray[np.float32], decode_us: int) -> None:
-        """Take the row after the newest token, and those after what was drafted: views, which the next decode writes over."""
+        """Store the row after the newest token, and those after its drafts: views, valid until the next decode."""
         self.rows, self._row, self.decode_us = rows, rows[0], decode_us
         self._decodes = self._cache.decodes
 

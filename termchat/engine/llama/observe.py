@@ -23,7 +23,7 @@ from termchat.decoding import arithmetic
 
 
 class Labels(dict[int, str]):
-    """Labels of `n_vocab` tokens by id, made when they are first asked for: a step asks for twenty."""
+    """Labels of `n_vocab` tokens by id, made on first use: a step needs twenty."""
 
     def __init__(self, n_vocab: int, make: Callable[[int], str]) -> None:
         self._n_vocab, self._make = n_vocab, make
@@ -70,7 +70,7 @@ class Mask(NamedTuple):
 
 
 class NativeStep(ctypes.Structure):
-    """`step` of the source: what is asked of every step, what stays, and what is answered."""
+    """`step` of the source: the arguments of every step, its lasting state, and its results."""
 
     _fields_ = tuple(
         (name, kind)

@@ -40,7 +40,7 @@ class _Feature(ctypes.Structure):
 
 
 def library() -> Any:
-    """Return ggml, with the signatures of what is used here: of the folder from which llama.cpp itself was loaded."""
+    """Return ggml, with the signatures of the functions used here, from the folder of llama.cpp itself."""
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     if override:  # which moves libllama alone: two libraries of ggml would each have devices of their own
         from llama_cpp._ctypes_extensions import load_shared_library
@@ -77,7 +77,7 @@ def devices() -> list[Device]:
 
 
 def offloading(main_gpu: int = -1) -> list[Device]:
-    """Return the devices that llama.cpp puts layers on: the GPUs, else those that share the memory; or one of them."""
+    """Return the devices that llama.cpp puts layers on: the GPUs, else those that share the memory; or `main_gpu` alone."""
     every = devices()
     usable = [device for device in every if device.kind == "gpu"] or [device for device in every if device.offloads]
     return usable if main_gpu < 0 else usable[main_gpu : main_gpu + 1]
@@ -98,7 +98,7 @@ def backends() -> dict[str, dict[str, str]]:
 
 
 def system() -> str:
-    """Return llama.cpp's own line about what it was built with."""
+    """Return llama.cpp's own line about its build."""
     return _text(LIB.llama_print_system_info())
 
 
@@ -107,7 +107,7 @@ def _text(data: bytes | None) -> str:
 
 
 def offloaded(placements: Iterable[str]) -> int | None:
-    """Return how many layers llama.cpp said it put on devices, the output layer among them; None if it did not say."""
+    """Return the number of layers on devices by llama.cpp's log, the output layer included; None if it does not say."""
     counts = [int(match[1]) for line in placements if (match := _OFFLOADED.search(line))]
     return counts[-1] if counts else None
 

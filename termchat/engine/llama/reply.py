@@ -61,7 +61,7 @@ class Wait(Enum):
 
 
 class Ended(Exception):
-    """A server that draws by itself ended the reply."""
+    """The reply ended on the server that draws it."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -69,7 +69,7 @@ class Ended(Exception):
 
 
 class Room(Protocol):
-    """There is room for `capacity` tokens of a model."""
+    """A model, and a `capacity` in tokens."""
 
     capacity: int
 
@@ -104,7 +104,7 @@ class Lane(Context):
     prefill_ms = 0.0
 
     def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
-        """Draw the next token of the reply, which is not taken yet: from its row, with our dice."""
+        """Draw the next token of the reply from its row, with our dice, without taking it."""
         controls = reply.controls
         reply.mask = None
         if controls.constrains and controls.grammar is not None:
@@ -131,7 +131,7 @@ class Lane(Context):
         """Keep the row while others are decoded: the reply is paused."""
 
     def close(self, count: int) -> None:
-        """Free the rows, and the cells of drafts that were not taken: the reply is over, with so many ids."""
+        """Free the rows, and the cells of drafts not taken, at the end of a reply with so many ids."""
 
 
 def check(room: Room, ids: list[int], scripted: Iterable[int] = (), larger_context: str = LOCAL.larger_context) -> None:
@@ -219,7 +219,7 @@ class Running(ABC):
         return self.waits is None or (bool(self.commands) and self.waits is not Wait.TOKEN)
 
     def advance(self, error: Exception | None = None) -> Iterator[Event]:
-        """Go on as far as possible; with an `error`, what it waited for failed so.
+        """Continue as far as possible; with an `error`, report that as the outcome of the wait.
 
         Raises:
             EngineError: a single reply or a search failed; in a group that is an event.
@@ -244,14 +244,14 @@ class Running(ABC):
             yield Failed(failure.kind, failure.message, failure.hint, self.walk)
 
     def end(self) -> None:
-        """End it: what it computed with has the size of some rows of logits, and nothing but its ids stays."""
+        """End it and free its memory, which has the size of some rows of logits; only its ids stay."""
         self.over = True
         self._events.close()
         self.lane.close(len(self.ids))
         self.free()
 
     def _read_clock(self) -> float:
-        """The clock, which stops while the reply is paused."""
+        """Return the clock, which stops while the reply is paused."""
         return perf_counter() - self.waited
 
     def _make_start(self) -> Start:

@@ -67,7 +67,7 @@ class Cancelled(Exception):
 
 
 class Context:
-    """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts.
+    """The surroundings of a reply: a model, room for `capacity` tokens, `threads` of the next decode, and its drafts.
 
     With `draws_here` its tokens are drawn here, with our dice; else by a server, whose chain has the stages of `order`, or all
     in ours where that is empty. `least` is the least that measures of the newest step can be, where the step has only the most.
@@ -155,7 +155,7 @@ class ReplyControls:
 
     @property
     def forced(self) -> int | None:
-        """The id that is taken next, whatever the dice say; None leaves it to them."""
+        """The id forced for the next step; None leaves it to the dice."""
         return self._queue[0] if self._queue else None
 
     @property
@@ -204,8 +204,8 @@ class ReplyControls:
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def obey(self, command: SteerReply) -> Iterator[SettingsRecord | Noted]:
-        """Carry out a command, from the next token on; yield the record of a change of settings. One that cannot be made is
-        noted, and the settings stay.
+        """Apply a command from the next token on; yield the record of a change of settings. An impossible change becomes a
+        note and leaves the settings.
 
         Raises:
             Cancelled: the reply is to end.
@@ -272,7 +272,7 @@ class ReplyControls:
     # --- what is met -------------------------------------------------------------------------------------------------
 
     def before(self, step: int, drawn: Token, token: int, seconds: float, redraw: Redraw) -> str:
-        """Look once at the step that is about to be taken, when the reply has streamed for `seconds`; return the rule that ends
+        """Check the rules once before a step is taken, when the reply has streamed for `seconds`; return the rule that ends
         the reply here, or "".
 
         The reply may have to wait then. `redraw` says what other settings would take at this step.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @contextmanager
 def last_resort(seconds: float) -> Iterator[None]:
-    """Ends the process, from outside Python, when this takes longer in wall-clock time; stderr then has the traceback."""
+    """End the process, from outside Python, when this takes longer in wall-clock time; stderr then has the traceback."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -24,7 +24,7 @@ def last_resort(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def memory(size: int) -> Iterator[None]:
-    """Limits the process to `size` bytes more than it has now; Linux only.
+    """Limit the process to `size` bytes more than it has now; Linux only.
 
     Raises:
         MemoryError: more was needed.

@@ -53,14 +53,14 @@ class Source(ABC):
 
     @abstractmethod
     def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
-        """Decode the prompts of all runs that there are when it is done, and yield how far it is.
+        """Decode the prompts of all runs, later joins included, and yield the progress.
 
         Raises:
             Aborted, ContextFull, EngineError: for all of them.
         """
 
     def join(self, run: Running) -> None:  # noqa: B027
-        """Give a reply that joins what is there of its prompt: all but its last token, or more."""
+        """Give a joining reply the available cells of its prompt: all but its last token, or more."""
 
     def accept(self, run: Running) -> bool:
         """Return whether the newest token of a run need not be decoded: the row after it is at hand."""
@@ -101,7 +101,7 @@ class Scheduler:
         return [run for run in self.runs.values() if not run.over]
 
     def records(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
-        """Yield the events of all replies, as they come. `wait` returns when there is a command for them.
+        """Yield the events of all replies as they come. `wait` returns at the next command for them.
 
         Raises:
             EngineError: a single reply cannot be made, or the engine failed.

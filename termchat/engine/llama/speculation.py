@@ -55,7 +55,7 @@ class Learned:
             self.know(measured)
 
     def know(self, measured: Measurement) -> None:
-        """Use the measured times of batches, if there are any."""
+        """Restart from measured batch costs, if there are some."""
         if measured.batch_times:
             self._times[measured.threads] = BatchTimes(measured.batch_times)
 

@@ -13,7 +13,7 @@ _EXAMPLES = 4
 
 
 class Speller:
-    """Finds the spellings of words. The index is made at the first question, in about a second for 256,000 tokens."""
+    """Finds the spellings of words. The index is built for the first question, in about a second for 256,000 tokens."""
 
     def __init__(self, model: Vocabulary) -> None:
         self._model = model

@@ -22,7 +22,7 @@ from termchat.engine.port import EngineError, ModelSpec
 
 
 class Vocabulary(ABC):
-    """Ids are ints from 0 to `n_vocab` - 1, pieces are bytes. `bos` and `eos` are -1 where there is none.
+    """Ids are ints from 0 to `n_vocab` - 1, pieces are bytes. `bos` and `eos` are -1 if the vocabulary lacks them.
 
     `breakers` find the texts at which DRY stops. `suppressed` are the tokens that are never to be drawn. `build` is the version
     of llama.cpp that computes, `names` the labels of all tokens.
@@ -71,7 +71,7 @@ class Vocabulary(ABC):
 
     @property
     def has_template(self) -> bool:
-        """Whether there is a chat template, be it one whose source only its server has."""
+        """Whether the model has a chat template, perhaps one that only its server knows."""
         return self.template is not None
 
     has_switch = False

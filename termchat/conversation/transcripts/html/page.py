@@ -43,7 +43,7 @@ def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
 
 
 def highest(values: Sequence[float]) -> list[float]:
-    """Return at most `COLUMNS` of the values: the highest of each few. What is no number counts as 0."""
+    """Return at most `COLUMNS` of the values: the highest of each few. Non-numbers count as 0."""
     finite = [value if isfinite(value) and value > 0 else 0.0 for value in values]
     each = max(ceil(len(finite) / COLUMNS), 1)
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
@@ -189,7 +189,7 @@ def _render_version(at: int, count: int) -> str:
 
 
 def _piece(tree: PageTree, node: Node, shown: int) -> str:
-    """Return a node as it stands in its turn's text, of which a path takes so many ids."""
+    """Write a node as a part of its turn's text, of which a path takes so many ids."""
     if node.role == "user":
         mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
         content = mark + text(node.written)

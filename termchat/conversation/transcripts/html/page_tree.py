@@ -30,7 +30,7 @@ class PromptWay(NamedTuple):
 
 
 class PageTree:
-    """The tree as far as the page holds it: the branch that is shown, and the others, the oldest first, as there is room."""
+    """The part of the tree that fits on the page: the branch that is shown, then the others, oldest first."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.chat = Conversation(conversation.first_system, raw=conversation.raw)
@@ -58,7 +58,7 @@ class PageTree:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
     def ways(self, node: Node) -> dict[int, list[Way]]:
-        """Return where a reply goes on in several ways, before its end: by the number of its tokens before, itself first."""
+        """Find where a reply continues in several ways before its end, by the number of its tokens before, itself first."""
         kept = node.kept() if node.role == "assistant" else 0
         found: dict[int, list[Way]] = {}
         for child in self.chat.children(node.number):

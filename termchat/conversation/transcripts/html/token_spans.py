@@ -61,7 +61,7 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
 
 
 def data(node: Node, records: Records) -> Iterator[str]:
-    """Yield what is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
+    """Yield the data of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
     candidates, round, the mass of the tokens that its engine did not list (0: none); null is what it did not tell. A
