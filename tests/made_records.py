@@ -75,14 +75,14 @@ def stream(
         if turned and step in turned:
             records.append(turned[step])
             number = turned[step].number
-        text = gate.push(piece)
+        text = gate.push_bytes(piece)
         records.append(token(step, piece, text, number=number))
         if gate.stopped_by is not None:
-            gate.finish()
+            gate.finish_reply()
             records.append(finished("stop", gate.stopped_by, gate.held, step + 1))
             return records
     if reason is not None:
-        gate.finish()
+        gate.finish_reply()
         records.append(finished(reason, "", gate.held, len(pieces)))
     return records
 
@@ -102,8 +102,8 @@ def with_margins(records: list[Record], largest_change: float = 0.5) -> list[Rec
 def user(conversation: Conversation, text: str, ids: list[int]) -> Node:
     """The next turn of a person."""
     parent = conversation.leaf
-    at = conversation.nodes[parent].kept() if parent is not None else 0
-    node = conversation.grow("user", parent=parent, at=at, text=text)
+    at = conversation.nodes[parent].count_kept() if parent is not None else 0
+    node = conversation.grow_node("user", parent=parent, at=at, text=text)
     node.prompt_ids = array("i", ids)
     return node
 
@@ -111,7 +111,7 @@ def user(conversation: Conversation, text: str, ids: list[int]) -> Node:
 def reply(conversation: Conversation, *, parent: Node | None = None) -> Node:
     """A reply that is still empty."""
     before = parent or conversation.nodes[conversation.leaf or 0]
-    return conversation.grow("assistant", parent=before.number, at=before.kept())
+    return conversation.grow_node("assistant", parent=before.number, at=before.count_kept())
 
 
 def add_all(node: Node, records: list[Record]) -> None:

@@ -22,14 +22,14 @@ def group(size: int, number: int = NUMBER, **more: Any) -> Group:
 
 def ids_of(of: ReplyGroup, walk: int) -> list[int]:
     """The tokens of a walk since the place where its group begins."""
-    return [i for span in of.spans(walk) for i in span.node.ids[: span.count]]
+    return [i for span in of.list_spans(walk) for i in span.node.ids[: span.count]]
 
 
 def siblings(chat: Conversation, count: int, parent: Node | None = None, at: int | None = None) -> list[Node]:
     """Replies that are still empty, from one place."""
     before = parent or chat.nodes[chat.leaf or 0]
-    place = before.kept() if at is None else at
-    return [chat.grow("assistant", parent=before.number, at=place) for _ in range(count)]
+    place = before.count_kept() if at is None else at
+    return [chat.grow_node("assistant", parent=before.number, at=place) for _ in range(count)]
 
 
 def walked(prompt: list[int], walk: int, of: Group, pieces: list[bytes], reason: Reason | None = "end") -> list[Record]:

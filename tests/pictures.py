@@ -35,7 +35,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
 
 def drawn(app: TermchatApp) -> int:
     """Tokens of the reply so far."""
-    spans = app.chat.conversation.reply()
+    spans = app.chat.conversation.find_reply()
     return len(spans[-1].node.tokens) if spans else 0
 
 

@@ -35,6 +35,6 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 def turns(path: Path, session: str) -> list[str]:
     store = Store.open(path)
     try:
-        return [text for role, text in store.load(session).conversation.turns() if role == "user"]
+        return [text for role, text in store.load(session).conversation.list_turns() if role == "user"]
     finally:
         store.close()

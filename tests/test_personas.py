@@ -29,7 +29,7 @@ def test_every_persona_that_ships_can_be_used(tmp_path: Path) -> None:
     assert found.problems == ()
     assert {"plain", "exact", "storyteller", "brainstorm", "translator", "teacher", "code"} <= found.entries.keys()
     for persona in found.entries.values():
-        Tuning().turned(persona.values)
+        Tuning().turn_knobs(persona.values)
         assert persona.description
     assert found.entries["exact"].values["temperature"] == 0
     assert found.entries["storyteller"].values["min_p"]
@@ -152,7 +152,7 @@ def test_no_file_is_more_than_a_problem(tmp_path_factory: pytest.TempPathFactory
     found = personas.load(own)
     assert "plain" in found.entries
     for persona in found.entries.values():
-        Tuning().turned(persona.values)
+        Tuning().turn_knobs(persona.values)
 
 
 def _toml(value: object) -> str:
@@ -199,7 +199,7 @@ def test_another_persona_leaves_nothing_of_the_one_before() -> None:
         Persona("d", knobs={"min_p": 0.5}),
     ):
         values, places = origins.replaced(origin, persona.values, persona.origins)
-        tuning, origin = tuning.turned(values), origin | places
+        tuning, origin = tuning.turn_knobs(values), origin | places
         if persona.name == "b":
             assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
             assert (origin["temperature"], origin["min_p"], origin["stop"]) == ("default", "persona b", "persona b")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from termchat import paths
-from termchat.chat.opening import choose, find_model, load_latest
+from termchat.chat.opening import choose_model, find_model, load_latest
 from termchat.config import personas, presets, settings
 from termchat.config.presets import CHAIN, Preset, PresetError
 from termchat.config.settings import FlagError, Settings
-from termchat.conversation.setting_changes import changes
+from termchat.conversation.setting_changes import describe_changes
 from termchat.conversation.store.store import Store
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
@@ -42,8 +42,8 @@ def test_the_presets_that_ship_set_the_whole_chain_and_nothing_else() -> None:
     for preset in found.entries.values():
         assert preset.description
         assert {*preset.knobs, "logit_bias"} == {*SamplerSettings.__struct_fields__}
-        Tuning().turned(preset.knobs)
-    assert Tuning().turned(found.entries["balanced"].knobs) == Tuning()
+        Tuning().turn_knobs(preset.knobs)
+    assert Tuning().turn_knobs(found.entries["balanced"].knobs) == Tuning()
     assert found.entries["deterministic"].knobs["temperature"] == 0
 
 
@@ -57,16 +57,19 @@ def test_a_preset_of_ones_own_may_set_any_stage_and_the_order(own: Path) -> None
     assert found.get("mine").named == {
         "mirostat": 2, "top_k": 0, "order": order, "dry_sequence_breakers": ("\n",),
     }  # fmt: skip
-    assert Tuning().turned(found.get("code").knobs) == Tuning(temperature=0.3)
+    assert Tuning().turn_knobs(found.get("code").knobs) == Tuning(temperature=0.3)
     assert (found.get("code").own, found.get("creative").own) == (True, False)
 
 
 def test_what_is_banned_stays_unless_a_preset_has_biases_of_its_own(own: Path) -> None:
-    banned = Tuning().turned({"logit_bias": " fox=ban"})
+    banned = Tuning().turn_knobs({"logit_bias": " fox=ban"})
     own.write_text('[own]\nlogit_bias = [" bear=-2"]\n')
     found = presets.load()
-    assert banned.turned(found.get("code").knobs).logit_bias == banned.logit_bias != ()
-    assert banned.turned(found.get("own").knobs).logit_bias == Tuning().turned({"logit_bias": " bear=-2"}).logit_bias
+    assert banned.turn_knobs(found.get("code").knobs).logit_bias == banned.logit_bias != ()
+    assert (
+        banned.turn_knobs(found.get("own").knobs).logit_bias
+        == Tuning().turn_knobs({"logit_bias": " bear=-2"}).logit_bias
+    )
     assert presets.of_tuning("mine", banned).named == {"logit_bias": banned.logit_bias}
 
 
@@ -139,7 +142,7 @@ def test_every_knob_of_the_chain_names_its_preset_and_the_flag_beside_it_is_a_fl
     file.write_text("[sampling]\ntop_k = 3\nstop = 'END'\n")
     found = settings.load({"preset": "CREATIVE", "min_p": "0.2"}, {}, file).with_recommended({"top_p": 0.5})
     creative = presets.load().entries["creative"]
-    assert found.tuning == Tuning().turned({**creative.knobs, "min_p": 0.2, "stop": ("END",)})
+    assert found.tuning == Tuning().turn_knobs({**creative.knobs, "min_p": 0.2, "stop": ("END",)})
     assert {found.origin[name] for name in CHAIN if name != "min_p"} == {"preset creative"}
     assert (found.origin["min_p"], found.origin["stop"], found.origin["preset"]) == ("flag", "config.toml", "flag")
 
@@ -169,7 +172,7 @@ def test_a_chat_keeps_the_preset_that_was_applied_in_it(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[sampling]\ntop_k = 3\n")
     creative = presets.load().get("creative")
-    left = Tuning().turned({**creative.knobs, "min_p": 0.3, "max_tokens": 9})  # min_p was turned after it
+    left = Tuning().turn_knobs({**creative.knobs, "min_p": 0.3, "max_tokens": 9})  # min_p was turned after it
     drawn = dict(creative.named)
     store = Store.open(tmp_path / "sessions.db")
     saved_with_knobs(store, dict.fromkeys(CHAIN, creative.origin), left, **drawn)  # type: ignore[arg-type]
@@ -207,7 +210,7 @@ def test_what_the_file_recommends_counts_in_the_defaults_place_and_can_be_switch
     file.write_text("recommendations = false\n")
     off = settings.load({"model": str(model)}, {}, file)
     assert find_model(off)[0].tuning == Tuning()
-    assert choose(off, str(model)).recommended == {}
+    assert choose_model(off, str(model)).recommended == {}
 
 
 # --- the user's file --------------------------------------------------------------------------------------------------
@@ -249,7 +252,7 @@ def test_a_preset_is_one_change_that_names_it() -> None:
         return SettingsRecord(0, Tuning(**knobs).samplers(), (), dict.fromkeys(KNOBS, origin))  # type: ignore[arg-type]
 
     before = settings_of("default")
-    assert changes(before, settings_of("preset creative", temperature=1.3, top_k=0)) == [
+    assert describe_changes(before, settings_of("preset creative", temperature=1.3, top_k=0)) == [
         "preset creative: top_k 40 → off", "temperature 0.8 → 1.3",
     ]  # fmt: skip
-    assert changes(before, settings_of("panel", temperature=1.3)) == ["temperature 0.8 → 1.3"]
+    assert describe_changes(before, settings_of("panel", temperature=1.3)) == ["temperature 0.8 → 1.3"]

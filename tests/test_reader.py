@@ -37,7 +37,7 @@ def made() -> tuple[Conversation, dict[int, list[Record]]]:
     records: dict[int, list[Record]] = {}
 
     def say(parent: int, at: int, made: list[Record]) -> None:
-        node = chat.grow("assistant", parent=parent, at=at)
+        node = chat.grow_node("assistant", parent=parent, at=at)
         records[node.number] = made
         add_all(node, made)
 
@@ -48,7 +48,7 @@ def made() -> tuple[Conversation, dict[int, list[Record]]]:
     say(4, 1, stream([5], [b"y"], reason=None))
     say(4, 1, [Failed("context", "too long")])
     chat.nodes[3].name = "the other"
-    chat.delete(6)
+    chat.delete_node(6)
     chat.leaf = 3
     return chat, records
 
@@ -89,9 +89,9 @@ def test_a_transcript_read_and_written_is_the_same(tmp_path: Path) -> None:
     assert list(found.records(1)) == []
     read = found.conversation
     assert (read.system, read.title, read.leaf, read.raw) == (chat.system, chat.title, 3, False)
-    assert list(read.turns()) == list(chat.turns())
-    assert [list(read.ids(node.number)) for node in read.leaves()] == [
-        list(chat.ids(node.number)) for node in chat.leaves()
+    assert list(read.list_turns()) == list(chat.list_turns())
+    assert [list(read.list_ids(node.number)) for node in read.list_leaves()] == [
+        list(chat.list_ids(node.number)) for node in chat.list_leaves()
     ]
     assert list(md.lines(read, found.info, found.records)) == list(md.lines(chat, INFO, records.__getitem__))
 
@@ -111,10 +111,10 @@ def test_any_chat_comes_back_as_it_was(tmp_path: Path, data: st.DataObject) -> N
         parent = data.draw(st.sampled_from([None, *chat.nodes.values()]))
         at = data.draw(st.integers(0, len(parent.ids))) if parent is not None else 0
         role = data.draw(st.sampled_from(("user", "assistant")))
-        node = chat.grow(role, parent=parent.number if parent else None, at=at)
+        node = chat.grow_node(role, parent=parent.number if parent else None, at=at)
         node.name = data.draw(texts)
         if data.draw(st.integers(0, 3)) == 0:
-            chat.delete(node.number)
+            chat.delete_node(node.number)
         if role == "user":
             node.written = data.draw(texts)
             node.prompt_ids = array("i", data.draw(st.lists(st.integers(0, 50_000), max_size=4)))
@@ -137,8 +137,8 @@ def test_the_output_of_a_run_is_a_chat_of_one_reply(tmp_path: Path) -> None:
     found = jsonl_reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in records]))
     chat = found.conversation
     assert list(found.records(2)) == records
-    assert (chat.ids(), list(chat.nodes[2].ids), chat.leaf) == ([1, 2, 3, 1000, 1001], [1000, 1001], 2)
-    assert list(chat.turns()) == [("user", ""), ("assistant", "ab")]
+    assert (chat.list_ids(), list(chat.nodes[2].ids), chat.leaf) == ([1, 2, 3, 1000, 1001], [1000, 1001], 2)
+    assert list(chat.list_turns()) == [("user", ""), ("assistant", "ab")]
     assert found.info.model == ModelRef(MODEL.name, MODEL.path, MODEL)
 
 
@@ -146,7 +146,7 @@ def test_the_outputs_of_several_runs_are_replies_beside_each_other(tmp_path: Pat
     one, other = stream([1, 2], [b"a"], reason=None), stream([9], [b"b", b"c"])
     found = jsonl_reader.read(written(tmp_path / "run.jsonl", [to_json(record) for record in (*one, *other)]))
     assert [list(found.records(number)) for number in (2, 4)] == [one, other]
-    assert [found.conversation.ids(node.number) for node in found.conversation.leaves()] == [
+    assert [found.conversation.list_ids(node.number) for node in found.conversation.list_leaves()] == [
         [1, 2, 1000],
         [9, 1000, 1001],
     ]

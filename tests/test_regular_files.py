@@ -230,7 +230,7 @@ def test_marks_beside_the_chats_are_not_waited_for(odd: Odd, home: Path) -> None
     store = home / "sessions.db"
     store.touch()
     make(store.with_name("sessions.db.broken"))
-    store_files.mark_broken(store, store_files.identity(store))
+    store_files.mark_broken(store, store_files.identify_file(store))
     assert not store_files.is_broken(store)
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.chat.opening import load_latest, saving
+from termchat.chat.opening import load_latest, make_saver
 from termchat.chat.service import Chat
 from termchat.commands import replay as replaying
 from termchat.commands.replay import replay
@@ -194,19 +194,19 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     service = driven.chat
     first = driven.stepped("A story about a fox, please.", 20)
     service.replies.resume()
-    service.adjust("temperature", 0.4)
-    service.adjust("top_k", 12)
+    service.adjust_setting("temperature", 0.4)
+    service.adjust_setting("top_k", 12)
     service.replies.pause()
     driven.until(lambda: service.phase == "paused")
     driven.step(max(40 - len(first.tokens), 0))
-    service.adjust("temperature", 1.3)
+    service.adjust_setting("temperature", 1.3)
     service.replies.force_text(" Suddenly")
     service.replies.step("token")
     driven.until(lambda: service.phase == "paused" and 1 in first.tokens.forced)
     service.replies.resume()
     driven.idle()
     driven.say("And the bear?")
-    service.forks.fork(first, 30, ids=[first.ids[31]])
+    service.forks.fork_reply(first, 30, ids=[first.ids[31]])
     driven.idle()
     service.forks.regenerate()
     service.replies.pause()
@@ -220,10 +220,10 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     assert driven.reply.finished.reason == "user"
     driven.chat.forks.continue_reply()
     driven.idle()
-    driven.chat.forks.fork(driven.chat.conversation.nodes[first.number], 45)
+    driven.chat.forks.fork_reply(driven.chat.conversation.nodes[first.number], 45)
     driven.idle()
     driven.say("Thank you.")
-    saved = saving(driven.chat.session, tmp_path / "chat.jsonl")()
+    saved = make_saver(driven.chat.session, tmp_path / "chat.jsonl")()
 
     nodes = [node for node in driven.chat.conversation.nodes.values() if node.role == "assistant"]
     assert len(nodes) == 7
@@ -272,16 +272,16 @@ def test_threads_that_changed_are_replayed(
     assert service.engine.pid is not None
     os.kill(service.engine.pid, signal.SIGKILL)
     driven.until(lambda: service.phase == "failed")
-    service.loading.restart()
+    service.loading.restart_engine()
     driven.idle()
     service.forks.continue_reply()
     driven.idle()
-    saved = saving(service.session, tmp_path / "busy.jsonl")()
+    saved = make_saver(service.session, tmp_path / "busy.jsonl")()
     nodes = [node for node in service.conversation.nodes.values() if node.start is not None]
     service.close()
     store.close()
     starts = [node.start for node in nodes if node.start is not None]
-    assert len(service.conversation.prompt(nodes[0].number)) > SPLIT
+    assert len(service.conversation.list_prompt(nodes[0].number)) > SPLIT
     assert [start.threads for start in starts[:2]] == [2, 1]
     assert [record.threads for record in nodes[0].settings] == [2, 1, 2]
     assert [start.exact for start in starts] == [True] * 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from termchat.chat.opening import saving
+from termchat.chat.opening import make_saver
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Wish
@@ -107,14 +107,14 @@ class Saved(Driven):
 
     def __init__(self, folder: Path, model_path: Path, **knobs: int) -> None:
         self._store, self._folder = Store.open(folder / "chats.db"), folder
-        tuning = Tuning().turned({"seed": 3} | knobs)
+        tuning = Tuning().turn_knobs({"seed": 3} | knobs)
         super().__init__(chat_on(LocalEngine(), tuning, conversation=Conversation("Be brief."), store=self._store))
         sha256 = read_header(model_path).identity()
         self.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=sha256))
         self.idle()
 
     def save(self) -> Path:
-        saved = saving(self.chat.session, self._folder / "chat.jsonl")()
+        saved = make_saver(self.chat.session, self._folder / "chat.jsonl")()
         self.chat.close()
         self._store.close()
         return saved
@@ -151,16 +151,16 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
         chat.replies.step()
         driven.until(lambda: all(len(node.tokens) == step for node in group.nodes.values()) and len(group.paused) == 4)  # noqa: B023
     assert chat.replies.run is not None
-    chat.replies.run.adjust({"temperature": 1.6, "top_k": 7}, 1)
-    chat.walks.select(2)
-    chat.replies.force(group.nodes[0].ids[:2].tolist())
+    chat.replies.run.adjust_settings({"temperature": 1.6, "top_k": 7}, 1)
+    chat.walks.select_reply(2)
+    chat.replies.force_tokens(group.nodes[0].ids[:2].tolist())
     chat.replies.stop(3)
     driven.until(lambda: len(group.nodes[2].tokens) == 7 and group.nodes[3].done)
-    chat.walks.fork(1, 3, [group.nodes[0].ids[0]])
+    chat.walks.fork_reply(1, 3, [group.nodes[0].ids[0]])
     chat.replies.resume()
     driven.until(lambda: not chat.walks.running)
     assert len(group.nodes) == 5
-    chat.walks.keep(1)
+    chat.walks.keep_reply(1)
     kept = group.nodes[1]
     answer = driven.say("And then?")
     chat.walks.start(walk_plan.walks(2), text="Thank you.")
@@ -168,7 +168,7 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
     saved = driven.save()
 
     assert answer.prefill is not None
-    assert answer.prefill.reused == len(chat.conversation.prompt(kept.number)) + len(kept.ids) - 1
+    assert answer.prefill.reused == len(chat.conversation.list_prompt(kept.number)) + len(kept.ids) - 1
     nodes = [node for node in chat.conversation.nodes.values() if node.start is not None]
     assert [node.walk for node in nodes] == [0, 1, 2, 3, 4, None, 0, 1]
     *each, last = said(termchat(home, "replay", saved)).splitlines()

@@ -118,7 +118,7 @@ def sizes(shapes: list[Shape] | None) -> list[int] | None:
 
 
 def asked(chat: Conversation, ids: list[int]) -> Node:
-    node = chat.grow("user", parent=chat.leaf, at=len(chat.nodes[chat.leaf].ids) if chat.leaf else 0, text="?")
+    node = chat.grow_node("user", parent=chat.leaf, at=len(chat.nodes[chat.leaf].ids) if chat.leaf else 0, text="?")
     node.prompt_ids = array("i", ids)
     return node
 
@@ -128,18 +128,18 @@ def test_prompt_reply_next_turn_and_a_fork() -> None:
     machine = Machine(chat)
     first = asked(chat, list(range(10)))
     assert sizes(shapes_of(chat)) == []
-    machine.run(chat.grow("assistant", parent=first.number, at=10), [20, 21, 22])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=10), [20, 21, 22])
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
     turn = asked(chat, [30, 31, 32, 33, 34, 35])
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
-    machine.run(chat.grow("assistant", parent=turn.number, at=6), [40])
+    machine.run(chat.grow_node("assistant", parent=turn.number, at=6), [40])
     assert shapes_of_prompt(chat, 4) == shapes_of(chat)
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1, 4, 2, 1]
-    fork = chat.grow("assistant", parent=2, at=1)
+    fork = chat.grow_node("assistant", parent=2, at=1)
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1]
     machine.run(fork, [50, 51])
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
-    again = chat.grow("assistant", parent=first.number, at=10)
+    again = chat.grow_node("assistant", parent=first.number, at=10)
     machine.run(again, [60])
     assert sizes(shapes_of(chat)) == [4, 4, 1, 1]
     assert sizes(shapes_of_prompt(chat, 2)) == [4, 4, 1, 1]
@@ -150,7 +150,7 @@ def test_cells_of_another_kv_type_cannot_be_made_again() -> None:
     machine = Machine(chat)
     first = asked(chat, list(range(10)))
     assert sizes(shapes_of(chat, kv_type="bf16/f16")) == []
-    machine.run(chat.grow("assistant", parent=first.number, at=10), [20, 21, 22])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=10), [20, 21, 22])
     assert sizes(shapes_of(chat, kv_type="f16")) == sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
     assert shapes_of(chat, kv_type="bf16/f16") is None
 
@@ -159,11 +159,11 @@ def test_what_another_process_decoded_anew_is_what_counts() -> None:
     chat = Conversation()
     machine = Machine(chat)
     first = asked(chat, list(range(6)))
-    machine.run(chat.grow("assistant", parent=first.number, at=6), [20, 21, 22, 23, 24])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=6), [20, 21, 22, 23, 24])
     machine.cells.clear()
-    machine.run(chat.grow("assistant", parent=2, at=5), [25, 26])
+    machine.run(chat.grow_node("assistant", parent=2, at=5), [25, 26])
     assert sizes(shapes_of(chat)) == [4, 4, 2, 1, 1]
-    machine.run(chat.grow("assistant", parent=2, at=4), [27])
+    machine.run(chat.grow_node("assistant", parent=2, at=4), [27])
     assert sizes(shapes_of(chat)) == [
         4,
         4,
@@ -178,7 +178,7 @@ def test_the_beginning_that_two_chats_share_is_part_of_one_batch() -> None:
     machine.decode([7, 8, 9, 10])
     machine.chat = chat = Conversation()
     first = asked(chat, [7, 8, 9, 1, 2, 3])
-    machine.run(chat.grow("assistant", parent=first.number, at=6), [20, 21])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=6), [20, 21])
     assert sizes(shapes_of(chat)) == [3, 2, 1, 1]
 
 
@@ -186,8 +186,8 @@ def test_it_is_not_known_where_records_are_missing_or_of_another_model() -> None
     chat = Conversation()
     machine = Machine(chat)
     first = asked(chat, list(range(12)))
-    machine.run(chat.grow("assistant", parent=first.number, at=12), [20])
-    machine.run(chat.grow("assistant", parent=first.number, at=12), [21])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=12), [20])
+    machine.run(chat.grow_node("assistant", parent=first.number, at=12), [21])
     assert sizes(shapes_of(chat)) == [4, 4, 3, 1]
     whole = chat.nodes[2].start
     assert whole is not None
@@ -218,7 +218,7 @@ def test_any_chat_in_any_order_of_branches_and_processes(data: st.DataObject) ->
             parent = asked(chat, data.draw(st.lists(small, min_size=1, max_size=6)))
             at = len(parent.ids)
         count = data.draw(st.sampled_from([1, 1, 1, 2, 3]))
-        nodes = [chat.grow("assistant", parent=parent.number, at=at) for _ in range(count)]
+        nodes = [chat.grow_node("assistant", parent=parent.number, at=at) for _ in range(count)]
         drawn = [data.draw(st.lists(small, max_size=6)) for _ in nodes]
         if count == 1 and data.draw(st.booleans()):
             machine.draft(nodes[0], data.draw(st.lists(ROUNDS, max_size=4)))

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from termchat.chat.opening import saving
+from termchat.chat.opening import make_saver
 from termchat.conversation.session import Session
 from termchat.conversation.store import database, store_files, writer
 from termchat.conversation.store.database import StoreError
@@ -97,7 +97,7 @@ def salvaged(path: Path, said: dict[str, list[Record]]) -> tuple[Store, dict[str
             assert store.close()
             store = Store.open(path)
     assert store.problem() is None
-    assert list(store.load(session).conversation.turns()) == list(chat.turns())
+    assert list(store.load(session).conversation.list_turns()) == list(chat.list_turns())
     return store, shares
 
 
@@ -275,7 +275,7 @@ def test_what_one_process_salvaged_another_does_not_write_again(
     session = second.begin(chat)
     said = say(second, session, chat, "before")
     assert second.flush()
-    store_files.mark_broken(path, store_files.identity(path))  # as where somebody found damage; this chat is whole
+    store_files.mark_broken(path, store_files.identify_file(path))  # as where somebody found damage; this chat is whole
     assert first.close()
     first = Store.open(path)
     until(lambda: first.flush(5))
@@ -353,7 +353,7 @@ def test_no_file_of_ours_is_open_to_others_whatever_the_umask(path: Path, tmp_pa
     chat = session.conversation
     session.add_node(user(chat, "x", [1]))
     assert store.flush()
-    saving(session, tmp_path / "chat.jsonl")()
+    make_saver(session, tmp_path / "chat.jsonl")()
     engine = LocalEngine(tmp_path / "state" / "termchat" / "termchat.log")
     engine.send(Describe([]))
     found = modes(tmp_path)

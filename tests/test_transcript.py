@@ -64,14 +64,14 @@ class Recorded:
 def test_changes_are_told_in_the_knobs_own_words() -> None:
     before = settings(0, temperature=0.8, top_k=40, stops=("\n6.",))
     after = settings(1, temperature=1.2, top_k=0, max_tokens=512, threads=1)
-    assert setting_changes.changes(before, after) == [
+    assert setting_changes.describe_changes(before, after) == [
         "top_k 40 → off",
         "temperature 0.8 → 1.2",
         'stop "\\n6." → off',
         "max_tokens off → 512",
     ]
-    assert setting_changes.changes(before, before) == []
-    assert setting_changes.changes(settings(0, threads=2), settings(1, threads=1)) == []
+    assert setting_changes.describe_changes(before, before) == []
+    assert setting_changes.describe_changes(settings(0, threads=2), settings(1, threads=1)) == []
 
 
 def test_only_knobs_that_do_something_are_in_force() -> None:
@@ -89,10 +89,10 @@ def test_stamps_say_after_how_many_tokens() -> None:
     turned = {2: settings(1, temperature=1.2), 3: settings(2, temperature=1.2, threads=1)}
     recorded = Recorded().say("hi", [b"a"] * 4, turned=turned)
     node = recorded.chat.nodes[2]
-    assert list(setting_changes.stamps(node)) == [
+    assert list(setting_changes.list_stamps(node)) == [
         (2, "temperature 0.8 → 1.2 at token 2"),  # and nothing of the threads, which the engine changed by itself
     ]
-    assert next(text for _, text in setting_changes.stamps(node, 10)) == "temperature 0.8 → 1.2 at token 12"
+    assert next(text for _, text in setting_changes.list_stamps(node, 10)) == "temperature 0.8 → 1.2 at token 12"
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_change_stands_where_it_was_made() -> None:
 
 def test_a_continued_reply_is_one_turn_with_its_changes_counted_through() -> None:
     recorded = Recorded().say("hi", [b"one", b" two"], reason="user")
-    node = recorded.chat.grow("assistant", parent=2, at=2)
+    node = recorded.chat.grow_node("assistant", parent=2, at=2)
     add_all(node, stream([], [b" three", b" four"], turned={0: settings(1, temperature=1.1), 1: settings(2, top_k=9)}))
     text = recorded.markdown()
     assert (
@@ -139,7 +139,7 @@ def test_a_continued_reply_is_one_turn_with_its_changes_counted_through() -> Non
 
 def test_a_knob_turned_between_two_pieces_is_marked_at_the_join() -> None:
     recorded = Recorded().say("hi", [b"one"], reason="user")
-    node = recorded.chat.grow("assistant", parent=2, at=1)
+    node = recorded.chat.grow_node("assistant", parent=2, at=1)
     records = stream([], [b" two"])
     records[1] = settings(0, temperature=0.0)
     add_all(node, records)
@@ -148,7 +148,7 @@ def test_a_knob_turned_between_two_pieces_is_marked_at_the_join() -> None:
 
 def test_what_was_cut_off_by_a_later_turn_is_not_in_the_chat() -> None:
     recorded = Recorded().say("hi", [b"one", b" two", b" three"], turned={2: settings(1, temperature=1.2)})
-    recorded.chat.grow("user", parent=2, at=2, text="stop there")
+    recorded.chat.grow_node("user", parent=2, at=2, text="stop there")
     text = recorded.markdown()
     assert "one two\n" in text
     assert "1.2" not in text
@@ -221,7 +221,7 @@ def test_an_empty_and_a_raw_chat_are_written_too() -> None:
 def test_json_lines_hold_the_whole_tree_and_every_record() -> None:
     recorded = Recorded(system="Ä\x1b").say("hi\u202e", ["é".encode(), b"\xff"], turned={1: settings(1, top_k=1)})
     recorded.say("more", [b"x"])
-    again = recorded.chat.grow("assistant", parent=1, at=3)
+    again = recorded.chat.grow_node("assistant", parent=1, at=3)
     recorded.records[5] = stream([1, 2, 3], [b"y"])
     add_all(again, recorded.records[5])
     lines = list(jsonl.lines(recorded.chat, INFO, recorded.of))

@@ -14,16 +14,16 @@ from tests.made_records import add_all, reply, stream, user
 def versions(chat: Conversation, leaf: int | None = None, turn: int = -1) -> tuple[int, list[int]]:
     """Those of a turn of the path, the last one unless it is said which."""
     turns: list[list[Node]] = []
-    for span in chat.path(leaf):
+    for span in chat.find_path(leaf):
         if not turns or turns[-1][0].role != span.node.role:
             turns.append([])
         turns[-1].append(span.node)
-    return Versions(chat).of(turns[turn][0], turns[turn][-1])
+    return Versions(chat).find_versions(turns[turn][0], turns[turn][-1])
 
 
 def grown(chat: Conversation, role: Role, parent: int | None, at: int, tokens: int = 3) -> int:
     """The number of a new node: a message of three ids, or a reply that is over."""
-    node = chat.grow(role, parent=parent, at=at, text="more" if role == "user" else "")
+    node = chat.grow_node(role, parent=parent, at=at, text="more" if role == "user" else "")
     if role == "user":
         node.prompt_ids.extend([1, 2, 3])
     else:
@@ -52,9 +52,9 @@ def test_a_reply_that_was_made_again_is_the_newest_version_and_a_deleted_one_is_
     assert versions(chat, 2) == (0, [2, 3])
     assert versions(chat, turn=0) == (0, [1])
     grown(chat, "assistant", 1, 3)
-    chat.delete(3)
+    chat.delete_node(3)
     assert versions(chat) == (1, [2, 4])
-    chat.undelete(3)
+    chat.restore_node(3)
     assert versions(chat) == (2, [2, 3, 4])
 
 
@@ -66,7 +66,7 @@ def test_a_reply_that_was_forked_in_its_middle_has_one_version_more_and_so_has_t
     within = grown(chat, "assistant", fork, 2)
     again = grown(chat, "assistant", 1, 3)
     assert versions(chat, within) == (2, [2, fork, within, again])
-    chat.delete(fork)
+    chat.delete_node(fork)
     assert versions(chat, again) == (1, [2, again])
 
 
@@ -118,7 +118,7 @@ def test_a_version_leads_to_the_leaf_that_was_used_last_else_to_the_newest() -> 
     assert leaf_of(chat, 2, {older: 5, again: 6}) == older
     assert leaf_of(chat, 2, {older: 5, newer: 7}) == newer
     assert leaf_of(chat, 2, {2: 9, older: 5}) == older, "a reply that the chat went on from is no leaf"
-    chat.delete(older)
+    chat.delete_node(older)
     assert leaf_of(chat, 2, {older: 5, 999: 8}) == newer
     assert leaf_of(chat, again, {older: 5}) == again
     assert leaf_of(chat, 1, {}) == again
@@ -139,7 +139,7 @@ def test_whatever_grows_each_version_leads_to_a_path_in_which_it_is_that_version
             grown(chat, "assistant", parent.number, at, data.draw(st.integers(1, 4)))
     for number in data.draw(st.lists(st.sampled_from(sorted(chat.nodes)[1:] or [1]), max_size=2)):
         if number != 1:
-            chat.delete(number)
+            chat.delete_node(number)
     if chat.leaf is None:
         return
     depth = sum(1 for _ in _turns(chat, chat.leaf))
@@ -149,11 +149,11 @@ def test_whatever_grows_each_version_leads_to_a_path_in_which_it_is_that_version
         for index, end in enumerate(ends):
             leaf = leaf_of(chat, end, {chat.leaf: 1})
             assert not chat.is_hidden(leaf)
-            assert leaf in {node.number for node in chat.leaves()}
+            assert leaf in {node.number for node in chat.list_leaves()}
             assert versions(chat, leaf, turn) == (index, ends)
         assert leaf_of(chat, ends[this], {chat.leaf: 1}) == chat.leaf
 
 
 def _turns(chat: Conversation, leaf: int) -> list[list[Role]]:
-    roles = [span.node.role for span in chat.path(leaf)]
+    roles = [span.node.role for span in chat.find_path(leaf)]
     return [[role] for at, role in enumerate(roles) if not at or roles[at - 1] != role]

@@ -16,39 +16,39 @@ class Branches:
         self._chat, self._forks, self._walks = chat, forks, walks
         self._deleted: list[tuple[Session, int]] = []
 
-    def select(self, leaf: int) -> None:
+    def select_leaf(self, leaf: int) -> None:
         """Show the path to a node that is not deleted. A reply that is running on another branch ends, and the queue waits."""
         chat, tree = self._chat, self._chat.conversation
         if leaf not in tree.nodes or tree.is_hidden(leaf):
-            chat.changed(Notice("no such branch"))
+            chat.add_changes(Notice("no such branch"))
         elif leaf != tree.leaf and not self._walks.select_node(leaf):
-            self._forks.leave()
+            self._forks.stop_making()
             chat.show_leaf(leaf)
 
-    def rename(self, number: int, name: str) -> None:
+    def rename_branch(self, number: int, name: str) -> None:
         """Name the branch that starts with a node; "" removes the name."""
         node = self._chat.conversation.nodes[number]
         node.name = " ".join(name.split())
         self._chat.session.save_branch(node)
-        self._chat.changed(PathChanged())
+        self._chat.add_changes(PathChanged())
 
-    def delete(self, number: int) -> None:
+    def delete_branch(self, number: int) -> None:
         """Hide a node and what grew from it. If it was shown, a living branch beside or before it is shown instead."""
         chat, tree = self._chat, self._chat.conversation
         if tree.is_hidden(number):
             return
         before = tree.leaf
-        tree.delete(number)
+        tree.delete_node(number)
         after = tree.leaf
         if after != before:
             tree.leaf = before
-            self._forks.leave()
+            self._forks.stop_making()
             tree.leaf = after
         self._deleted.append((chat.session, number))
         chat.session.save_branch(tree.nodes[number])
         chat.show_leaf(after)
 
-    def undelete(self) -> int | None:
+    def restore_branch(self) -> int | None:
         """Restore the last deleted branch of this chat; return its number, or None if there is none."""
         chat, tree = self._chat, self._chat.conversation
         # A turn that was taken back in the meantime cannot come back.
@@ -57,9 +57,9 @@ class Branches:
             return None
         self._deleted.remove(mine[-1])
         number = mine[-1][1]
-        tree.undelete(number)
+        tree.restore_node(number)
         chat.session.save_branch(tree.nodes[number])
         if tree.leaf is None:
             chat.show_leaf(tree.newest_leaf(number))
-        chat.changed(PathChanged())
+        chat.add_changes(PathChanged())
         return number

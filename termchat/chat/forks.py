@@ -60,7 +60,7 @@ class Forks:
     def waits(self) -> bool:
         return self._fork is not None or self._edit is not None
 
-    def make(self) -> None:
+    def make_waiting(self) -> None:
         """Make the fork that waits, else send the edit, if all is ready for it."""
         chat, fork, edit = self._chat, self._fork, self._edit
         if chat.phase != "idle":
@@ -70,7 +70,7 @@ class Forks:
             before, chat.conversation.leaf = chat.conversation.leaf, fork.node.number
             if fork.prefill is not None:
                 chat.prefill = None
-            self._grow(fork, before=before)
+            self._grow_piece(fork, before=before)
         elif edit is not None:
             self._edit = None
             edit.session.conversation.unsent.asked = edit.text
@@ -79,15 +79,15 @@ class Forks:
             else:
                 self._turns.begin_beside(edit.node, edit.text)
 
-    def drop(self) -> None:
+    def drop_waiting(self) -> None:
         """Forget the fork that waits and give back the edit, as another chat or branch is to be shown."""
         edit, self._fork, self._edit = self._edit, None, None
         if edit is not None:
             self._chat.give_back(edit.session, edit.text)
 
-    def leave(self) -> None:
+    def stop_making(self) -> None:
         """Stop the fork that is being made, before another chat or branch is shown."""
-        self.drop()
+        self.drop_waiting()
         self._turns.stop()
 
     # --- replies ------------------------------------------------------------------------------------------------------
@@ -100,12 +100,12 @@ class Forks:
         replies, and what follows the words that they begin with, here and below.
         """
         chat, tree = self._chat, self._chat.conversation
-        if not chat.ready("regenerate"):
+        if not chat.check_ready("regenerate"):
             return
-        spans = tree.reply()
+        spans = tree.find_reply()
         number = spans[0].node.parent if spans else tree.leaf
         if number is None:
-            chat.changed(Notice("no reply to regenerate"))
+            chat.add_changes(Notice("no reply to regenerate"))
             return
         turn = tree.nodes[number]
         prefill = chat.beginning
@@ -116,40 +116,40 @@ class Forks:
             return
         seeds = (span.node.start.seed for span in spans if span.node.start is not None)
         seed = next(seeds, None) if same else None
-        seed = chat.seed() if seed is None else seed
-        self._ask(_Fork(turn, len(turn.ids), (), wish, seed, prefill), prefill)
+        seed = chat.choose_seed() if seed is None else seed
+        self._ask_ids(_Fork(turn, len(turn.ids), (), wish, seed, prefill), prefill)
 
     def continue_reply(self) -> None:
         """Continue the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
         the loaded model, from its text."""
         chat = self._chat
-        spans = chat.conversation.reply()
-        if not chat.ready("continue"):
+        spans = chat.conversation.find_reply()
+        if not chat.check_ready("continue"):
             return
         if not spans:
             if chat.conversation.leaf is not None:
                 self.regenerate()
             else:
-                chat.changed(Notice("no reply to continue yet"))
+                chat.add_changes(Notice("no reply to continue yet"))
             return
         last = spans[-1].node
         reason = last.finished.reason if last.finished is not None else None
         done, text = sum(span.count for span in spans), "".join(span.node.text(span.count) for span in spans)
         if reason == "end" and done and not chat.ignores_end:
-            chat.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
+            chat.add_changes(Notice("the model finished this reply", "regenerate it or send the next message"))
         elif not done and chat.model is not None and not chat.model.abilities.ids:
             self.regenerate()
-        elif not chat.offered("continue"):
+        elif not chat.check_offered("continue"):
             pass
         elif chat.is_foreign() or (text and not done):
             self.from_text(spans, text)
-        elif chat.model is not None and chat.conversation.length(last.number) >= chat.model.context:
-            chat.changed(Notice("the context is full", f"start a new chat, or {chat.abilities.larger_context}"))
+        elif chat.model is not None and chat.conversation.count_ids(last.number) >= chat.model.context:
+            chat.add_changes(Notice("the context is full", f"start a new chat, or {chat.abilities.larger_context}"))
         else:
             # Whoever continues a reply that was long enough wants as much again.
-            self._grow(_Fork(last, len(last.ids), (), ALONE), longer=done if reason == "length" else 0)
+            self._grow_piece(_Fork(last, len(last.ids), (), ALONE), longer=done if reason == "length" else 0)
 
-    def fork(
+    def fork_reply(
         self,
         node: Node,
         at: int,
@@ -174,13 +174,13 @@ class Forks:
 
     def _begin_fork(self, fork: _Fork, text: str, what: str, why: str | None = None) -> None:
         chat = self._chat
-        if not chat.offered("continue"):
+        if not chat.check_offered("continue"):
             return
-        if (why := why or self._refusal(fork.node, fork.at)) is not None:
-            chat.changed(Notice(f"cannot {what}: {why}"))
+        if (why := why or self._find_refusal(fork.node, fork.at)) is not None:
+            chat.add_changes(Notice(f"cannot {what}: {why}"))
             return
         self._turns.stop()
-        self._ask(fork, text)
+        self._ask_ids(fork, text)
 
     def from_text(self, spans: Sequence[Span], text: str, *, ends: bool = False) -> None:
         """Continue a reply whose ids are another model's, or are not known, from a text: its turn begins again beside it,
@@ -189,37 +189,37 @@ class Forks:
         chat = self._chat
         turn = chat.conversation.nodes.get(spans[0].node.parent or 0)
         if turn is None:
-            chat.changed(Notice("cannot continue: there is no message before this reply"))
+            chat.add_changes(Notice("cannot continue: there is no message before this reply"))
             return
         # Whoever has edited the reply wants the text back where it cannot be sent.
         unsent = None if not text else text if ends else ""
         self._turns.begin_beside(turn, wish=Wish(then="end" if ends else "go on", words=text, unsent=unsent))
         if text:
-            chat.changed(
+            chat.add_changes(
                 Notice(
                     "the reply continues from its text, on a new branch",
                     "its token ids for this model were made from the text",
                 )
             )
 
-    def _ask(self, fork: _Fork, text: str) -> None:
+    def _ask_ids(self, fork: _Fork, text: str) -> None:
         """Make a fork, after tokenizing its text if it starts with one."""
         self._fork = fork._replace(ids=None) if text else fork
         if text:
-            self._chat.host.ask(Tokenize(text), partial(self._hear_ids, self._fork))
-        self.make()
+            self._chat.host.send_command(Tokenize(text), partial(self._hear_ids, self._fork))
+        self.make_waiting()
 
     def _hear_ids(self, fork: _Fork, event: Event) -> None:
         if self._fork is not fork:
             return
         if isinstance(event, Tokenized):
             self._fork = fork._replace(ids=event.ids)
-            self.make()
+            self.make_waiting()
         elif isinstance(event, Failed):
             self._fork = None
-            self._chat.fail(event)
+            self._chat.report_failure(event)
 
-    def _refusal(self, node: Node, at: int) -> str | None:
+    def _find_refusal(self, node: Node, at: int) -> str | None:
         chat, tree = self._chat, self._chat.conversation
         if chat.model is None:
             return "no model is loaded"
@@ -234,7 +234,7 @@ class Forks:
             return "the model ended the reply before this token"
         return None
 
-    def _grow(self, fork: _Fork, *, longer: int | None = None, before: int | None = None) -> None:
+    def _grow_piece(self, fork: _Fork, *, longer: int | None = None, before: int | None = None) -> None:
         """Start a piece behind a reply's first tokens, as the reply itself would have gone on: same dice, same steps.
 
         Args:
@@ -253,15 +253,15 @@ class Forks:
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = tree.nodes[node.parent], node.at
         beginning = ReplyBeginning(
-            node, at, seed=chat.seed() if seed is None else seed, done=position.done, longer=longer, ids=ids,
+            node, at, seed=chat.choose_seed() if seed is None else seed, done=position.done, longer=longer, ids=ids,
             then=fork.wish.then, prefill=fork.prefill or "", remembered=position.state,
-            constraint_begun=position.begun(chat.constraint), plan=fork.wish.plan, before=before,
+            constraint_begun=position.find_begun(chat.constraint), plan=fork.wish.plan, before=before,
         )  # fmt: skip
         self._replies.start(beginning)
 
     # --- in other words -----------------------------------------------------------------------------------------------
 
-    def edit(self, node: Node, text: str) -> None:
+    def edit_message(self, node: Node, text: str) -> None:
         """Send a text in the place of a person's message, beside it; the branch that grew from that stays.
 
         A reply that is running ends first. What cannot be edited is told, and the text is given back.
@@ -273,15 +273,15 @@ class Forks:
         message it is the chat's own.
         """
         chat, tree = self._chat, self._chat.conversation
-        first = tree.path()[0].node if tree.leaf is not None else None
+        first = tree.find_path()[0].node if tree.leaf is not None else None
         if text == tree.system:
-            chat.changed(Notice("the system prompt already reads like this"))
+            chat.add_changes(Notice("the system prompt already reads like this"))
         elif first is None:
-            if chat.takes(text):
+            if chat.accepts_text(text):
                 tree.first_system = text
-                chat.changed(PathChanged())
+                chat.add_changes(PathChanged())
         elif first.role != "user":
-            chat.changed(Notice("cannot edit the system prompt: the chat starts with a reply"))
+            chat.add_changes(Notice("cannot edit the system prompt: the chat starts with a reply"))
             chat.give_back(chat.session, text)
         else:
             self._begin_edit(_Edit(chat.session, first, text, system=True))
@@ -290,14 +290,14 @@ class Forks:
         chat = self._chat
         if chat.model is None or edit.session.conversation.is_hidden(edit.node.number):
             why = "no model is loaded" if chat.model is None else "this branch is deleted"
-            chat.changed(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
+            chat.add_changes(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
             chat.give_back(edit.session, edit.text)
-        elif chat.takes(edit.text):
+        elif chat.accepts_text(edit.text):
             self._turns.stop()
             self._edit = edit
-            self.make()
+            self.make_waiting()
 
-    def replace(self, spans: Sequence[Span], text: str) -> None:
+    def replace_reply(self, spans: Sequence[Span], text: str) -> None:
         """Put other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
 
         Its tokens stay as they were drawn up to the first other character, at which none is parted; the rest of the text is
@@ -305,13 +305,13 @@ class Forks:
         """
         chat = self._chat
         if text == "".join(span.node.text(span.count) for span in spans):
-            chat.changed(Notice("the reply already reads like this"))
-        elif not chat.takes(text):
+            chat.add_changes(Notice("the reply already reads like this"))
+        elif not chat.accepts_text(text):
             return
         elif not chat.is_foreign(spans[-1].node.number):
             place, shown = _common_beginning(spans, text)
-            self.fork(*place, text=text[shown:], wish=_END)
-        elif chat.ready("save the edited reply"):
+            self.fork_reply(*place, text=text[shown:], wish=_END)
+        elif chat.check_ready("save the edited reply"):
             self.from_text(spans, text, ends=True)
         else:
             chat.give_back(chat.session, text)

@@ -69,21 +69,21 @@ class Walks:
         """
         chat, wish = self._chat, Wish(plan)
         feature: Feature = "beams" if plan.group.beams is not None else "walks"
-        refusal = Notice(*why) if (why := chat.refused(feature)) is not None else None
+        refusal = Notice(*why) if (why := chat.find_refusal(feature)) is not None else None
         try:
-            plan.seed(chat.tuning.seed or 0, plan.group.size - 1)
+            plan.choose_seed(chat.tuning.seed or 0, plan.group.size - 1)
         except PlanError as error:
             refusal = refusal or Notice(error.message, error.hint)
         if refusal is not None:
-            chat.changed(refusal)
+            chat.add_changes(refusal)
             if text:
                 chat.give_back(chat.session, text)
-                chat.changed(StatusChanged())
+                chat.add_changes(StatusChanged())
         elif text:
             self._send(text, wish)
         elif node is not None:
             # Other settings are compared with the reply's own dice; replies that only differ need others.
-            self._forks.fork(node, at, wish=wish, seed=None if plan.group.same_dice else chat.seed())
+            self._forks.fork_reply(node, at, wish=wish, seed=None if plan.group.same_dice else chat.choose_seed())
         else:
             self._forks.regenerate(wish=wish)
 
@@ -94,9 +94,9 @@ class Walks:
         if run is not None and run.group.group.number == number:
             self._chat.show_group(run.group, run.group.cursor)
             return
-        group = next((group for group in groups(chat.conversation) if group.group.number == number), None)
+        group = next((group for group in list_groups(chat.conversation) if group.group.number == number), None)
         if group is None:
-            chat.changed(Notice("these walks were deleted"))
+            chat.add_changes(Notice("these walks were deleted"))
             return
         self._turns.stop()
         group.before = chat.conversation.leaf
@@ -129,9 +129,9 @@ class Walks:
         elif selected != group.cursor:
             self._chat.show_group(group, selected)
         if deleted or self._chat.group is None:
-            self._chat.changed(WalksChanged())
+            self._chat.add_changes(WalksChanged())
 
-    def select(self, number: int) -> None:
+    def select_reply(self, number: int) -> None:
         """Select a reply: it is the conversation's leaf from now on."""
         group, run = self.shown, self._run
         if group is not None and number in group.nodes and number != group.cursor:
@@ -139,7 +139,9 @@ class Walks:
                 run.moved = True
             self._chat.show_group(group, number)
 
-    def fork(self, number: int, at: int, ids: Sequence[int] = (), *, text: str = "", paused: bool = False) -> None:
+    def fork_reply(
+        self, number: int, at: int, ids: Sequence[int] = (), *, text: str = "", paused: bool = False
+    ) -> None:
         """Add a reply beside the others, with the same dice, that begins with the first `at` tokens of this one's node and then
         `ids`, or the tokens of `text`; `paused`: it waits there. Once the group is over it is a fork as any other."""
         group, run = self.shown, self._run
@@ -147,16 +149,16 @@ class Walks:
             return
         if run is None or run.group is not group:
             wish = Wish(then="wait" if paused else "go on")
-            self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
+            self._forks.fork_reply(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            join = partial(run.join, number, at, paused=paused)
+            join = partial(run.join_reply, number, at, paused=paused)
             self._chat.host.ask_ids(text, lambda ids: join(ids) if self._run is run else None)
         else:
-            run.join(number, at, ids, paused=paused)
+            run.join_reply(number, at, ids, paused=paused)
 
     # --- what the chat goes on from -----------------------------------------------------------------------------------
 
-    def keep(self, number: int, *, stop_others: bool = True, queue_waits: bool = False) -> None:
+    def keep_reply(self, number: int, *, stop_others: bool = True, queue_waits: bool = False) -> None:
         """Continue the chat from a reply of the group that is shown, as soon as all are over; the group is shown no longer."""
         group, run = self.shown, self._run
         if group is None or number not in group.nodes:
@@ -172,14 +174,14 @@ class Walks:
             run.ends_joining = True
             for other in group.running:
                 if other != number:
-                    run.tell(Cancel(), other)
+                    run.send_steer(Cancel(), other)
 
     def keep_all(self) -> None:
         """Continue the chat from the selected reply; all that run go on."""
         if self.shown is not None:
-            self.keep(self.shown.cursor, stop_others=False)
+            self.keep_reply(self.shown.cursor, stop_others=False)
 
-    def leave(self) -> None:
+    def leave_group(self) -> None:
         """End all replies. The chat continues from the selected one; of a group that grew from a token of a reply, from that
         reply."""
         group, run = self.shown, self._run
@@ -192,9 +194,9 @@ class Walks:
         if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
             self._chat.group = None
             self._chat.show_leaf(before)
-            self._chat.changed(WalksChanged())
+            self._chat.add_changes(WalksChanged())
         else:
-            self.keep(group.cursor, stop_others=False, queue_waits=True)
+            self.keep_reply(group.cursor, stop_others=False, queue_waits=True)
 
     def branch_of_beam(self, step: int, place: int, *, dropped: bool = False) -> None:
         """Make a branch of a beam, which ends with the beam's last token and can be continued. A search that runs ends first.
@@ -207,13 +209,13 @@ class Walks:
         known = [] if at is None else steps[at].dropped if dropped else steps[at].beams
         beam = next((beam for beam in known if beam.walk == place), None)
         if group is None or at is None or beam is None:
-            self._chat.changed(Notice("no such beam"))
+            self._chat.add_changes(Notice("no such beam"))
         else:
             origin, ids = group.origin, ids_of_beam(steps, beam, at)
             self._forks.write(group.conversation.nodes[origin.node], origin.at, ids)
 
 
-def groups(conversation: Conversation) -> list[ReplyGroup]:
+def list_groups(conversation: Conversation) -> list[ReplyGroup]:
     """List the groups of a conversation with at least one living reply, oldest first."""
     reopened = []
     for nodes in groups_of(conversation).values():
@@ -221,7 +223,7 @@ def groups(conversation: Conversation) -> list[ReplyGroup]:
         group = next(iter(nodes.values())).group
         if parent is None or group is None:  # nothing stands before them, as in a file from elsewhere
             continue
-        changes = _changes({walk: node.settings for walk, node in nodes.items()}, min(group.size, MOST_WALKS))
+        changes = _list_changes({walk: node.settings for walk, node in nodes.items()}, min(group.size, MOST_WALKS))
         plan = WalkPlan(msgspec.structs.replace(group, size=len(changes)), changes)
         reply_group = ReplyGroup(conversation, plan, Place(parent, at))
         reply_group.nodes = nodes
@@ -230,7 +232,7 @@ def groups(conversation: Conversation) -> list[ReplyGroup]:
     return reopened
 
 
-def _changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
+def _list_changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
     """Find the settings of each walk that differ between walks at their begin."""
     first = {walk: records[0].samplers for walk, records in settings.items() if records}
     differing = [

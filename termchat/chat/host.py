@@ -63,7 +63,7 @@ class Host:
         """Whether anybody waits for an answer."""
         return bool(self._hearers)
 
-    def ask(self, command: Command, hear: Callable[[Event], None]) -> None:
+    def send_command(self, command: Command, hear: Callable[[Event], None]) -> None:
         """Send a command; `hear` gets all that answers it, in order, the last of it one that `is_last`.
 
         Raises:
@@ -73,16 +73,16 @@ class Host:
 
     def ask_ids(self, text: str, hear: Callable[[list[int]], None]) -> None:
         """Tokenize a text; `hear` gets its ids, and nothing where that fails."""
-        self.ask(Tokenize(text), lambda event: hear(event.ids) if isinstance(event, Tokenized) else None)
+        self.send_command(Tokenize(text), lambda event: hear(event.ids) if isinstance(event, Tokenized) else None)
 
-    def deliver(self, number: int, event: Event) -> bool:
+    def deliver_event(self, number: int, event: Event) -> bool:
         """Pass an event to the listener of its command; return False without one."""
         hear = self._hearers.pop(number, None) if is_last(event) else self._hearers.get(number)
         if hear is not None:
             hear(event)
         return hear is not None
 
-    def broken(self, failure: Failed) -> None:
+    def fail_waiting(self, failure: Failed) -> None:
         """Answer everybody who waits with a failure: the engine is dead."""
         hearers, self._hearers = self._hearers, {}
         for hear in hearers.values():

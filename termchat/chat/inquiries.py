@@ -21,7 +21,7 @@ class Unanswerable(Exception):
     """This cannot be asked of the engine; the message says why."""
 
 
-def request(command: Command, answer: type[_T]) -> Inquiry[_T]:
+def send_request(command: Command, answer: type[_T]) -> Inquiry[_T]:
     """Send a command of an inquiry; return the event that answers it."""
     event = yield command
     assert isinstance(event, answer)
@@ -39,7 +39,7 @@ class Newest(Generic[_T]):
         self._open = False
         self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None
 
-    def ask(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
+    def ask_next(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
         """Begin now, or as soon as the open question is answered; `hear` gets the result, or why there is none."""
         if self._open:
             self._next = inquiry, hear
@@ -59,9 +59,11 @@ class Newest(Generic[_T]):
 
     def _send(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
         self._open = True
-        self._host.ask(command, lambda event: self._hear(command, inquiry, hear, event))
+        self._host.send_command(command, lambda event: self._hear_answer(command, inquiry, hear, event))
 
-    def _hear(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
+    def _hear_answer(
+        self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event
+    ) -> None:
         if not is_last(event):
             return
         self._open = False
@@ -76,4 +78,4 @@ class Newest(Generic[_T]):
         else:
             self._step(inquiry, hear, event)
         if following is not None:
-            self.ask(*following)
+            self.ask_next(*following)

@@ -38,16 +38,16 @@ class Live:
         self.row_us: deque[int] = deque(maxlen=self.MEMORY)
 
     @classmethod
-    def of(cls, conversation: Conversation, newest: Token | None) -> Live:
+    def restore_from(cls, conversation: Conversation, newest: Token | None) -> Live:
         """Make the state at the end of a stored conversation; `newest` is its last token."""
         live = cls()
         live.token = newest
-        for span in [span for span in conversation.reply() if len(span.node.tokens)][-1:]:
+        for span in [span for span in conversation.find_reply() if len(span.node.tokens)][-1:]:
             node = span.node
             live.prefill, live.finished = node.prefill, node.finished
             live.ttft_ms = node.finished.ttft_ms if node.finished else None
             for index in range(max(len(node.tokens) - cls.MEMORY, 0), len(node.tokens)):
-                live._remember(node.tokens[index])
+                live._remember_token(node.tokens[index])
         return live
 
     @property
@@ -85,11 +85,11 @@ class Live:
         sampling = sum(self.sample_us)
         return sampling / (sum(self.decode_us) + sampling) if sampling else None
 
-    def take(self, record: Record) -> None:
+    def take_record(self, record: Record) -> None:
         """Take the next record of the reply that is shown."""
         if isinstance(record, Token):
             self.token, self.preview, self.pending = record, None, None
-            self._remember(record)
+            self._remember_token(record)
         elif isinstance(record, Prefill):
             self.prefill = record
         elif isinstance(record, SettingsRecord):
@@ -98,7 +98,7 @@ class Live:
             self.pending = None
             self.finished = record if isinstance(record, Finished) else self.finished
 
-    def _remember(self, token: DraftedStep) -> None:
+    def _remember_token(self, token: DraftedStep) -> None:
         drafted, drafting_us = (len(token.draft.tokens), token.draft.us) if token.draft is not None else (0, 0)
         of_round = self.row_us[-1] if self.row_us and not token.decode_us else 0
         self.row_us.append(of_round or token.decode_us // (1 + drafted))

@@ -85,9 +85,9 @@ class Loading:
         `drafter` and `heeds` see `Choice`."""
         origin, tuning = self._chat.origin, self._chat.tuning
         followed = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
-        self._begin(Choice(spec, followed, drafter=drafter, heeds=heeds), follow=False)
+        self._begin_load(Choice(spec, followed, drafter=drafter, heeds=heeds), follow=False)
 
-    def switch(self, choice: Choice) -> bool:
+    def switch_model(self, choice: Choice) -> bool:
         """Go on with another model: the conversation stays, the next turn is rendered by the new one.
 
         Knobs that nobody turned follow the new model's recommendation. The old process ends first, so all its memory is
@@ -97,59 +97,59 @@ class Loading:
         if not self._free_to("change the model"):
             return False
         self.then_continue = False
-        self._begin(choice, follow=True)
+        self._begin_load(choice, follow=True)
         return True
 
     def switch_back(self) -> bool:
         """Go back to the previous model; return False without one, or while a reply runs."""
         if self.earlier is None:
-            self._chat.changed(Notice("no previous model"))
+            self._chat.add_changes(Notice("no previous model"))
             return False
-        return self.switch(self.earlier)
+        return self.switch_model(self.earlier)
 
-    def unload(self) -> bool:
+    def unload_model(self) -> bool:
         """End the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
         if not self._free_to("unload the model"):
             return False
         self._let_go()
         self._chat.host.model = None
-        self._chat.enter("no model")
+        self._chat.enter_phase("no model")
         return True
 
-    def reload(self) -> bool:
+    def reload_model(self) -> bool:
         """Unload the model and load it again; False while a reply runs, or if none was chosen yet."""
         if self.wanted is None or not self._free_to("reload the model"):
             return False
-        self._begin(self.wanted, follow=self.wanted is not self._loaded)
+        self._begin_load(self.wanted, follow=self.wanted is not self._loaded)
         return True
 
-    def restart(self) -> None:
+    def restart_engine(self) -> None:
         """Load the model again after its engine died, and continues a reply that was cut off."""
         chat, tree = self._chat, self._chat.conversation
         if self.wanted is None or chat.phase not in ("failed", "no model"):
             return
-        spans = tree.reply()
+        spans = tree.find_reply()
         self.then_continue = spans[-1].node.failed is not None if spans else tree.leaf is not None
-        self._begin(self.wanted, follow=self.wanted is not self._loaded)
+        self._begin_load(self.wanted, follow=self.wanted is not self._loaded)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
     def _free_to(self, what: str) -> bool:
         if self._chat.busy:
-            self._chat.changed(Notice(f"cannot {what}: a reply is running", "stop it first"))
+            self._chat.add_changes(Notice(f"cannot {what}: a reply is running", "stop it first"))
         return not self._chat.busy
 
-    def _begin(self, choice: Choice, *, follow: bool) -> None:
+    def _begin_load(self, choice: Choice, *, follow: bool) -> None:
         """Load a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
         chat = self._chat
         self._let_go()
         self.wanted = choice
         chat.host.spec, chat.host.model, chat.failure, chat.host.progress = choice.spec, None, None, 0.0
-        chat.enter("loading")
+        chat.enter_phase("loading")
         try:
-            chat.host.ask(Load(choice.spec), partial(self._hear, self.attempts, choice, follow))
+            chat.host.send_command(Load(choice.spec), partial(self._hear_load, self.attempts, choice, follow))
         except EngineError as error:  # the process cannot be started; every other command meets one that runs
-            self._failed(Failed(error.kind, error.message, error.hint))
+            self._fail_load(Failed(error.kind, error.message, error.hint))
 
     def set_drafter(self, drafter: ModelSpec | None) -> None:
         """Have this model draft whenever the one that is loaded is loaded again."""
@@ -161,20 +161,20 @@ class Loading:
         """End the process that holds a model and drop the commands that wait for it."""
         chat = self._chat
         self.attempts += 1
-        self.speculation.end()
+        self.speculation.forget_drafter()
         if chat.host.spec is None or not chat.engine.alive:
             return
         self._forget()
         chat.engine.close()
-        chat.host.broken(Failed("engine", "the model was unloaded"))
+        chat.host.fail_waiting(Failed("engine", "the model was unloaded"))
 
-    def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
+    def _hear_load(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
         chat = self._chat
         if attempt != self.attempts:
             return
         if isinstance(event, Progress):
             chat.host.progress = event.fraction
-            chat.changed(StatusChanged())
+            chat.add_changes(StatusChanged())
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
@@ -186,34 +186,34 @@ class Loading:
             if follow or choice.recommended is info.recommended:
                 tuning, origin, problems = followed(chat.tuning, chat.origin, choice.recommended)
                 if tuning != chat.tuning:
-                    chat.session.update(tuning=tuning)
-                    chat.changed(TuningChanged())
+                    chat.session.update_settings(tuning=tuning)
+                    chat.add_changes(TuningChanged())
                 chat.origin.update(origin)
-                chat.changed(*(Notice(problem, severity="warning") for problem in problems))
+                chat.add_changes(*(Notice(problem, severity="warning") for problem in problems))
             self._forget_ids(info)
-            if lacking := chat.lacking(chat.tuning):
-                chat.changed(Notice(f"{chat.host.engine_name} has no {', '.join(lacking)}: without effect there"))
-            chat.changed(*(Notice(*why) for why in chat.refused_knobs(chat.tuning).values()))
+            if lacking := chat.list_lacking(chat.tuning):
+                chat.add_changes(Notice(f"{chat.host.engine_name} has no {', '.join(lacking)}: without effect there"))
+            chat.add_changes(*(Notice(*why) for why in chat.refused_knobs(chat.tuning).values()))
             if chat.constraint is not None and (why := chat.refused_constraint(chat.constraint)) is not None:
-                chat.changed(Notice(*why))
+                chat.add_changes(Notice(*why))
             new = [remark for remark in info.remarks if remark not in self._shown]
             self._shown.update(new)
-            chat.changed(*(Notice(remark.message, remark.hint) for remark in new))
+            chat.add_changes(*(Notice(remark.message, remark.hint) for remark in new))
             chat.check_template()
             chat.check_thinking()
             if not chat.session.id:  # a chat keeps the model that wrote its last reply until another one writes
-                chat.session.update(model=chat.host.model_ref)
+                chat.session.update_settings(model=chat.host.model_ref)
             if chat.drafts is not None and isinstance(choice.drafter, ModelSpec):
-                measure(chat, needed=True)  # the draft model is judged by that
-            self.speculation.follow()
+                measure_batches(chat, needed=True)  # the draft model is judged by that
+            self.speculation.follow_setting()
             if chat.host.drafter_progress is None:
-                chat.enter("idle")
+                chat.enter_phase("idle")
         elif isinstance(event, Failed):
-            self._failed(event)
+            self._fail_load(event)
 
-    def _failed(self, failure: Failed) -> None:
-        self._chat.enter("failed")
-        self._chat.fail(failure)
+    def _fail_load(self, failure: Failed) -> None:
+        self._chat.enter_phase("failed")
+        self._chat.report_failure(failure)
 
     def _forget_ids(self, info: ModelInfo) -> None:
         """Drop logit biases by id where these are other tokens in this model than in the one before."""
@@ -223,9 +223,11 @@ class Loading:
         kept = [bias for bias in written if isinstance(parse(bias).what, str)]
         if before in (None, self._vocabulary) or len(kept) == len(written):
             return
-        chat.session.update(tuning=chat.tuning.turned({LOGIT_BIAS: kept}))
+        chat.session.update_settings(tuning=chat.tuning.turn_knobs({LOGIT_BIAS: kept}))
         gone = ", ".join(bias for bias in written if bias not in kept)
-        chat.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
+        chat.add_changes(
+            TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens")
+        )
 
 
 class Drafters:
@@ -238,19 +240,19 @@ class Drafters:
         self._chat, self._loading = chat, loading
         self._pending = 0
 
-    def end(self) -> None:
+    def forget_drafter(self) -> None:
         """Forget the drafter: the engine is gone."""
         self._pending = 0
         chat = self._chat
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
-    def follow(self) -> None:
+    def follow_setting(self) -> None:
         """Load what the knob `draft` needs, unless it is there; a notice says where that cannot be."""
         chat, wanted = self._chat, self._chat.tuning.drafts
         if wanted is None or chat.host.model is None:
             return
         if chat.cannot_draft:
-            chat.changed(Notice(f"nothing is drafted: {chat.cannot_draft}", severity="warning"))
+            chat.add_changes(Notice(f"nothing is drafted: {chat.cannot_draft}", severity="warning"))
             return
         failed = chat.host.drafter_failure
         if failed is not None and failed.kind == _COST and wanted.by == "model":
@@ -259,11 +261,11 @@ class Drafters:
             return
         drafter = self._loading.wanted.drafter if self._loading.wanted is not None else None
         if isinstance(drafter, Failed):
-            self._fail(drafter)
+            self._fail_load(drafter)
         elif drafter is not None and (why := self._why_too_large(drafter)):
-            self._fail(Failed(_COST, why, _HINT))
+            self._fail_load(Failed(_COST, why, _HINT))
         elif drafter is not None:
-            self._ask(drafter)
+            self._ask_load(drafter)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
         """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
@@ -274,8 +276,8 @@ class Drafters:
         times = BatchTimes(model.measured.batch_times if model.measured is not None else {})
         with suppress(OSError):
             each = Path(spec.path).stat().st_size / max(model.size, 1)
-            if times.measured and gain_at_best(times.of, each) < 1:
-                return explain_cost(spec.name, each, times.of)
+            if times.measured and gain_at_best(times.read_cost, each) < 1:
+                return explain_cost(spec.name, each, times.read_cost)
         return ""
 
     def draft_with(self, choice: Choice | None) -> None:
@@ -284,49 +286,49 @@ class Drafters:
         chat = self._chat
         spec, draft_model = (choice.spec, choice.wanted or choice.spec.path) if choice is not None else (None, "")
         if chat.host.model is None:
-            chat.changed(Notice("cannot load a draft model: no model is loaded"))
+            chat.add_changes(Notice("cannot load a draft model: no model is loaded"))
         elif spec is not None and chat.cannot_draft:
-            chat.changed(Notice(f"cannot load a draft model: {chat.cannot_draft}", severity="warning"))
+            chat.add_changes(Notice(f"cannot load a draft model: {chat.cannot_draft}", severity="warning"))
         else:
-            self._ask(spec, draft_model)
+            self._ask_load(spec, draft_model)
 
-    def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
+    def _ask_load(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
         """Ask the engine for a drafter. `draft_model` None: as configured, so that nothing is remembered."""
         chat = self._chat
         self._pending += 1
         chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
-        chat.changed(StatusChanged())
-        chat.host.ask(LoadDraft(spec), partial(self._hear, self._loading.attempts, spec, draft_model))
+        chat.add_changes(StatusChanged())
+        chat.host.send_command(LoadDraft(spec), partial(self._hear_load, self._loading.attempts, spec, draft_model))
 
-    def _hear(self, attempt: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
+    def _hear_load(self, attempt: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
         chat = self._chat
         if attempt != self._loading.attempts:
             return
         if isinstance(event, Progress):
             chat.host.drafter_progress = event.fraction
-            chat.changed(StatusChanged())
+            chat.add_changes(StatusChanged())
             return
         self._pending -= 1
         chat.host.drafter_progress = chat.host.drafter_progress if self._pending else None
         if isinstance(event, DraftLoaded):
             chat.host.drafter, wanted = event.info, chat.tuning.drafts
             if draft_model is not None:
-                self._keep(spec, draft_model)
+                self._keep_drafter(spec, draft_model)
             elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
-                self._ask(None)
-                self._fail(Failed(_COST, event.info.why_not, _HINT))
+                self._ask_load(None)
+                self._fail_load(Failed(_COST, event.info.why_not, _HINT))
         elif isinstance(event, Failed):
-            self._fail(event)
+            self._fail_load(event)
         if chat.phase == "loading" and not self._pending:
-            chat.enter("idle")
-        chat.changed(StatusChanged())
+            chat.enter_phase("idle")
+        chat.add_changes(StatusChanged())
 
-    def _keep(self, spec: ModelSpec | None, draft_model: str) -> None:
+    def _keep_drafter(self, spec: ModelSpec | None, draft_model: str) -> None:
         """Have this model draft whenever the one that is loaded is loaded again."""
         chat, model = self._chat, self._chat.host.model
         assert model is not None
         self._loading.set_drafter(spec)
-        chat.changed(DrafterChanged(model.sha256, draft_model))
+        chat.add_changes(DrafterChanged(model.sha256, draft_model))
         drafter, by = chat.host.drafter, chat.tuning.draft
         hints, problems = [], []
         if drafter is not None and by not in ("model", "auto"):
@@ -339,18 +341,18 @@ class Drafters:
             why = error.strerror or str(error)
             problems.append(Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning"))
         message = f"{drafter.name} drafts for {model.name}" if drafter is not None else "the draft model is unloaded"
-        chat.changed(Notice(message, ". ".join(hints)), *problems)
+        chat.add_changes(Notice(message, ". ".join(hints)), *problems)
 
-    def _fail(self, failure: Failed) -> None:
+    def _fail_load(self, failure: Failed) -> None:
         """Ignore the death of the engine; its running command reports that."""
         chat = self._chat
         if failure.kind == "engine":
             return
         chat.host.drafter_failure = failure
-        chat.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
+        chat.add_changes(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
 
 
-def measure(chat: State, *, needed: bool = False) -> None:
+def measure_batches(chat: State, *, needed: bool = False) -> None:
     """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
     follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
     model = chat.host.model
@@ -358,7 +360,7 @@ def measure(chat: State, *, needed: bool = False) -> None:
         return
     if model.measured is None or not (needed or model.measured.batch_times):
         chat.host.measuring = True
-        chat.host.ask(MeasureBatches(needed=needed), partial(_hear_measured, chat, model))
+        chat.host.send_command(MeasureBatches(needed=needed), partial(_hear_measured, chat, model))
 
 
 def _hear_measured(chat: State, model: ModelInfo, event: Event) -> None:
@@ -369,13 +371,13 @@ def _hear_measured(chat: State, model: ModelInfo, event: Event) -> None:
     if isinstance(event, BatchesMeasured):
         measured = event.measured
         chat.host.model = msgspec.structs.replace(
-            now, measured=now.measured.joined(measured) if now.measured else measured
+            now, measured=now.measured.join_with(measured) if now.measured else measured
         )
         try:
             if model.sha256 and not model.engine:
                 per_model.keep_rows(measured, model.sha256, model.name)
         except OSError as error:
             why = error.strerror or str(error)
-            chat.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
+            chat.add_changes(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
     elif isinstance(event, Failed) and event.kind == "busy":
         chat.host.measuring = False

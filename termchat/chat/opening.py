@@ -21,7 +21,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import SIGN, AddressError, EngineAddress, called, is_url
+from termchat.engine.address import SIGN, AddressError, EngineAddress, name_model, is_url
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 
@@ -43,8 +43,8 @@ def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
     if config.address.url:
-        return config, elsewhere(config, config.address).spec
-    config, choice = _find(config, config.model)
+        return config, choose_elsewhere(config, config.address).spec
+    config, choice = _find_model(config, config.model)
     return config, choice.spec
 
 
@@ -56,7 +56,7 @@ def find_here(config: Settings) -> ModelSpec:
     """
     if is_url(config.model):
         raise ModelError(f"{config.model} is on another machine", "Run this there.")
-    return _find(config, config.model)[1].spec
+    return _find_model(config, config.model)[1].spec
 
 
 def choose_configured(config: Settings) -> Choice:
@@ -65,10 +65,10 @@ def choose_configured(config: Settings) -> Choice:
     Raises:
         ModelError: see `find_model`.
     """
-    return elsewhere(config, config.address) if config.address.url else choose(config, config.model)
+    return choose_elsewhere(config, config.address) if config.address.url else choose_model(config, config.model)
 
 
-def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
+def choose_elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
     """Choose a model of a remote engine. That machine decides how it runs, except for flags given here. `name` is its name
     there, `sha256` the hash of its file if known.
     """
@@ -76,7 +76,7 @@ def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: 
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
         path=well_formed(address.model),
-        name=well_formed(name or called(address.model) or address.shown),
+        name=well_formed(name or name_model(address.model) or address.shown),
         engine=address,
         sha256=sha256,
         thinking=tags if all(tags) else (),
@@ -94,7 +94,7 @@ def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
     return ModelSpec(path=well_formed(name), name=well_formed(name), engine=address)
 
 
-def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
+def choose_model(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
     """Choose a model by its catalogue name or path (None: the default one) and check its file; or choose one of an engine
     elsewhere, as `EngineAddress.asked_as` writes it.
 
@@ -109,8 +109,8 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
             address = config.engine_at(name)
         except AddressError as error:
             raise ModelError(str(error)) from error
-        return elsewhere(config, msgspec.structs.replace(address, model=model or address.model))
-    return _find(config, wanted, picked)[1]
+        return choose_elsewhere(config, msgspec.structs.replace(address, model=model or address.model))
+    return _find_model(config, wanted, picked)[1]
 
 
 def find_drafter(config: Settings) -> ModelSpec | Failed | None:
@@ -128,7 +128,7 @@ def find_drafter(config: Settings) -> ModelSpec | Failed | None:
         return Failed("draft", f"draft model: {error.message}", error.hint)
 
 
-def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
+def recommend_settings(wanted: str, header: Header, known: Catalogue) -> dict[str, Value]:
     """Look up the recommended settings of a model asked for with these words, by knob name.
 
     The user's own catalogue overrides the file, which overrides the bundled catalogue: whoever made the file knew it better
@@ -139,7 +139,7 @@ def recommended(wanted: str, header: Header, known: Catalogue) -> dict[str, Valu
     return {**header.recommended, **advice} if wanted in known.own else {**advice, **header.recommended}
 
 
-def _find(config: Settings, wanted: str | None, picked: Picked | None = None) -> tuple[Settings, Choice]:
+def _find_model(config: Settings, wanted: str | None, picked: Picked | None = None) -> tuple[Settings, Choice]:
     from termchat.models import catalogue
 
     known = catalogue.load()
@@ -167,7 +167,7 @@ def _read(
     if wanted is not None and wanted not in known.entries and os.path.exists(os.path.expanduser(wanted)):
         remember(path)  # it was asked for by its path
     identity = header.identity()
-    advice = recommended(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
+    advice = recommend_settings(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
     config = run_of(config.with_recommended(advice, known.problems), identity, picked).config
     entry = known.entries.get(wanted or catalogue.DEFAULT)
     spec = config.spec(
@@ -195,7 +195,7 @@ def load_session(store: Store, id: str, config: Settings) -> Session:
         StoreError: there is no such chat, or it cannot be read.
     """
     session = store.load(id)
-    turned, origin, followed = _knobs(config, session.conversation, session.tuning)
+    turned, origin, followed = _restore_settings(config, session.conversation, session.tuning)
     if followed:
         config = config.with_recommended(followed)
     config = config.with_left(turned, origin)
@@ -214,16 +214,16 @@ def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
         try:
             config.engine_at(model.engine)
         except AddressError:
-            return config, _unknown(model)
+            return config, _describe_unknown(model)
         place = {"model": model.path or model.name, "default_engine": model.engine}
     return config.with_left(place, {name: config.origin[name] for name in place}), ""
 
 
-def _unknown(model: ModelRef) -> str:
+def _describe_unknown(model: ModelRef) -> str:
     return f"{model.name} on the engine {model.engine}, which is not in config.toml"
 
 
-def _knobs(
+def _restore_settings(
     config: Settings, conversation: Conversation, left: Tuning
 ) -> tuple[dict[str, Value], dict[str, str], dict[str, Value]]:
     """Find the knobs that a person set in a chat that was `left`, their origins, and what its model recommended of the others.
@@ -262,7 +262,7 @@ def model_of(model: ModelRef) -> str | None:
     return model.path if model.path and Path(model.path).is_file() else None
 
 
-def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session, Choice | None, str]:
+def fetch_session(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session, Choice | None, str]:
     """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`); return the
     reason if that fails.
 
@@ -277,35 +277,38 @@ def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session
         if model.engine:
             address = msgspec.structs.replace(config.engine_at(model.engine), model=model.path or model.name)
             sha256 = model.identity.sha256 if model.identity is not None else ""
-            return session, elsewhere(config, address, model.name, sha256), ""
+            return session, choose_elsewhere(config, address, model.name, sha256), ""
         wanted = model_of(model)
         if wanted is None:
             return session, None, f"{model.name}, which is not on this machine"
-        return session, choose(config, wanted), ""
+        return session, choose_model(config, wanted), ""
     except AddressError:
-        return session, None, _unknown(model)
+        return session, None, _describe_unknown(model)
     except ModelError as error:
         return session, None, f"{model.name}, which cannot be loaded: {error.message}"
 
 
-def saving(session: Session, path: Path) -> Callable[[], Path]:
+def make_saver(session: Session, path: Path) -> Callable[[], Path]:
     """Make what writes a transcript of the chat as it is now, in any thread, in the format of the path's ending.
 
     It returns where, and raises:
         TranscriptError: there is nothing to write yet, or it cannot be written there.
         StoreError: the chat's records cannot be read.
     """
-    still = dataclasses.replace(session, updated=time(), conversation=session.conversation.still())
+    still = dataclasses.replace(session, updated=time(), conversation=session.conversation.freeze_tree())
     store, nodes = session.store, still.conversation.nodes
 
     def save() -> Path:
         from termchat.conversation.transcripts import export  # not needed before the first frame
-        from termchat.conversation.transcripts.transcript import TranscriptError, held
+        from termchat.conversation.transcripts.transcript import TranscriptError, limit_records
 
         if store is None or not still.id:
             raise TranscriptError("nothing to save yet", "Write a message first.")
         return export.write(
-            path, still.conversation, still, lambda number: held(nodes[number], store.records(still.id, number))
+            path,
+            still.conversation,
+            still,
+            lambda number: limit_records(nodes[number], store.records(still.id, number)),
         )
 
     return save

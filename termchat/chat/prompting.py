@@ -29,22 +29,22 @@ def omission_of(path: Sequence[Span]) -> Omission | None:
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
-def messages(tree: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
+def build_messages(tree: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
     """Build the messages of a prompt: system message, summary of omitted turns if any, the rest of the path to `leaf` (None:
     the leaf shown). Replies drawn by `model` come with their ids.
     """
-    path, system = tree.path(leaf), tree.system if leaf is None else tree.system_of(leaf)
+    path, system = tree.find_path(leaf), tree.system if leaf is None else tree.system_of(leaf)
     omitted = omission_of(path)
     said = [Message("system", system)] if system else []
     if omitted is not None:
         path = [span for turn in turns_of(path)[omitted.turns :] for span in turn]
         if omitted.summary is not None and omitted.summary in tree.nodes:
-            request = tree.nodes[tree.reply(omitted.summary)[0].node.parent or omitted.summary]
-            path = [Span(request, len(request.ids)), *tree.reply(omitted.summary), *path]
-    return said + list(_said(path, raw=tree.raw, model=model))
+            request = tree.nodes[tree.find_reply(omitted.summary)[0].node.parent or omitted.summary]
+            path = [Span(request, len(request.ids)), *tree.find_reply(omitted.summary), *path]
+    return said + list(_list_messages(path, raw=tree.raw, model=model))
 
 
-def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Iterator[Message]:
+def _list_messages(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Iterator[Message]:
     """Spans as messages; a reply in several pieces is one message, its thoughts apart, which the template may leave out; what
     is `raw` has no template, and its text stays whole."""
     for user, group in groupby(spans, key=lambda span: span.node.role == "user"):
@@ -53,14 +53,14 @@ def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Itera
             yield from (Message("user", span.node.text(span.count)) for span in pieces)
         else:
             thoughts = None if raw else thoughts_of(pieces)
-            ids = [] if raw or model is None else _drawn(pieces, model)
+            ids = [] if raw or model is None else _list_drawn(pieces, model)
             if thoughts is None:
                 yield Message("assistant", "".join(span.node.text(span.count) for span in pieces), ids=ids)
             else:
                 yield Message("assistant", answer_of(pieces), thoughts.text, ids)
 
 
-def _drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
+def _list_drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
     """List the ids of a reply that this model drew, without the end token that ended it."""
     ids: list[int] = []
     for node, count in ((span.node, span.count) for span in spans):
@@ -80,7 +80,9 @@ def is_cut(path: Sequence[Span]) -> bool:
     return cut
 
 
-def question(chat: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
+def build_question(
+    chat: State, said: list[Message], text: str, parent: Node | None, *, anew: bool
+) -> Render | Tokenize:
     """Make the command that asks for the prompt ids of a turn behind `parent`.
 
     Args:
@@ -91,5 +93,5 @@ def question(chat: State, said: list[Message], text: str, parent: Node | None, *
         whole = "".join(message.content for message in said)
         return Tokenize(whole if anew else text, begin=anew or parent is None)
     tree = chat.conversation
-    before = [] if anew else tree.ids()
-    return Render(said, before, append=not anew and is_cut(tree.path()), think=chat.tuning.thinks)
+    before = [] if anew else tree.list_ids()
+    return Render(said, before, append=not anew and is_cut(tree.find_path()), think=chat.tuning.thinks)

@@ -15,10 +15,10 @@ from typing import Literal
 import msgspec
 
 from termchat.chat.changes import Answered, LiveChanged
-from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, request
+from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, send_request
 from termchat.chat.live import Live
 from termchat.chat.state import State, is_foreign
-from termchat.conversation.position import WhatIf, position_of, summarise
+from termchat.conversation.position import WhatIf, position_of, summarise_whatif
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
@@ -139,19 +139,19 @@ class Questions:
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    def inspect(self, node: Node, index: int, *, now: bool = False) -> None:
+    def inspect_token(self, node: Node, index: int, *, now: bool = False) -> None:
         """Ask for the distribution at a token, under the settings of then, or `now` the knobs as they are.
 
         `index` may be the length of the node: what would follow. What a person wrote has no settings of then.
         """
-        inquiry = partial(self._inspection, self._chat.conversation, node, index, now=now)
-        self._ask("inspected", (node, index, now), inquiry, live=now)
+        inquiry = partial(self._ask_inspection, self._chat.conversation, node, index, now=now)
+        self._ask_answer("inspected", (node, index, now), inquiry, live=now)
 
-    def _inspection(self, tree: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Inspection]:
-        inspected = yield from request(self._step(tree, node, index, now=now), Inspected)
+    def _ask_inspection(self, tree: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Inspection]:
+        inspected = yield from send_request(self._step(tree, node, index, now=now), Inspected)
         return Inspection(node, index, now, inspected)
 
-    def explain(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
+    def explain_token(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
         """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect`.
 
         A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
@@ -162,7 +162,7 @@ class Questions:
             step = self._step(tree, node, index, now=now)
             text, ids = (what, []) if isinstance(what, str) else ("", [what])
             if text:
-                ids = (yield from request(Tokenize(text), Tokenized)).ids
+                ids = (yield from send_request(Tokenize(text), Tokenized)).ids
             if not ids:
                 raise Unanswerable("type some text first")
             waiting = self._chat.paused.token.id if self._chat.paused is not None else UNKNOWN
@@ -171,18 +171,18 @@ class Questions:
                 step.ids, ids[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun,
                 drawn=drawn,
             )  # fmt: skip
-            explained = yield from request(command, Explained)
+            explained = yield from send_request(command, Explained)
             penalised = explained.explanation.penalised
             pieces: dict[int, str] = {}
             if penalised is not None and penalised.positions:
                 names = Describe([step.ids[position] for position in penalised.positions])
-                described = yield from request(names, Tokenized)
+                described = yield from send_request(names, Tokenized)
                 pieces = dict(zip(penalised.positions, described.names, strict=True))
             return WhyNot(node, index, now, text, len(ids) - 1, explained, pieces)
 
-        self._ask("explained", (node, index, what, now), inquiry, live=now)
+        self._ask_answer("explained", (node, index, what, now), inquiry, live=now)
 
-    def score(self, node: Node, settings: SamplerSettings | None = None) -> None:
+    def score_reply(self, node: Node, settings: SamplerSettings | None = None) -> None:
         """Draw the whole reply that `node` is a piece of again in thought, under these settings or the knobs as they are."""
         tree = self._chat.conversation
 
@@ -198,35 +198,35 @@ class Questions:
             last = position_of(tree, spans[-1].node, spans[-1].count)
             begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
             command = Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
-            scored = yield from request(command, Scored)
+            scored = yield from send_request(command, Scored)
             texts = [text for tokens, count in columns for text in tokens.texts[:count]]
             places = [Place(span.node.number, at) for span in spans for at in range(span.count)]
             chosen = [by_hand for tokens, count in columns for by_hand in tokens.forced[:count]]
             forced = {index for index, by_hand in enumerate(chosen) if by_hand}
-            summary = summarise(ids, scored.ids, scored.probabilities, forced)
+            summary = summarise_whatif(ids, scored.ids, scored.probabilities, forced)
             return Rescored(node, samplers, places, ids, texts, scored, summary)
 
-        self._ask("scored", (node, settings), inquiry, live=settings is None)
+        self._ask_answer("scored", (node, settings), inquiry, live=settings is None)
 
-    def check(self, constraint: Constraint) -> None:
+    def check_constraint(self, constraint: Constraint) -> None:
         """Ask whether a constraint can be used with the model that is loaded."""
 
         def inquiry() -> Inquiry[CheckedConstraint]:
-            self._model()
+            self._require_model()
             if (why := self._chat.refused_constraint(constraint)) is not None:
                 raise Unanswerable(why.message)
-            return CheckedConstraint(constraint, (yield from request(Check(constraint), Checked)))
+            return CheckedConstraint(constraint, (yield from send_request(Check(constraint), Checked)))
 
-        self._ask("checked", constraint, inquiry)
+        self._ask_answer("checked", constraint, inquiry)
 
-    def tokens(self, text: str) -> None:
+    def ask_tokens(self, text: str) -> None:
         """Tokenize a text: no template, no control tokens."""
 
         def inquiry() -> Inquiry[Pieces]:
-            self._model()
-            return Pieces(None, text, (yield from request(Tokenize(text), Tokenized)))
+            self._require_model()
+            return Pieces(None, text, (yield from send_request(Tokenize(text), Tokenized)))
 
-        self._ask("tokenized", text, inquiry)
+        self._ask_answer("tokenized", text, inquiry)
 
     def tokens_of(self, node: Node) -> None:
         """Ask for the tokens of a message as they are, with the template's scaffold around it, or of the whole reply of a
@@ -237,46 +237,46 @@ class Questions:
             self._check(tree, node)
             spans = [Span(node, len(node.ids))] if node.role == "user" else reply_with(tree, node)
             ids = [i for span in spans for i in span.node.ids[: span.count]]
-            return Pieces(node, node.written, (yield from request(Describe(ids), Tokenized)))
+            return Pieces(node, node.written, (yield from send_request(Describe(ids), Tokenized)))
 
-        self._ask("tokenized", node, inquiry)
+        self._ask_answer("tokenized", node, inquiry)
 
-    def biases(self, text: str) -> None:
+    def ask_biases(self, text: str) -> None:
         """Ask for the tokens of a text and of its word's spellings, and for those of the biases as they are."""
 
         def inquiry() -> Inquiry[Biasing]:
-            model = self._model()
+            model = self._require_model()
             written: dict[str, Tokenized] = {}
             for bias in self._chat.tuning.logit_bias:
                 what = biases.parse(bias).what
                 command = Tokenize(what) if isinstance(what, str) else Describe([what])
-                written[bias] = yield from request(command, Tokenized)
-            tokenized = yield from request(Tokenize(text), Tokenized)
-            spellings = (yield from request(Spell(text), Spelled)).spellings if text.strip() else []
-            suppressed = yield from request(Describe(model.suppressed), Tokenized)
+                written[bias] = yield from send_request(command, Tokenized)
+            tokenized = yield from send_request(Tokenize(text), Tokenized)
+            spellings = (yield from send_request(Spell(text), Spelled)).spellings if text.strip() else []
+            suppressed = yield from send_request(Describe(model.suppressed), Tokenized)
             return Biasing(text, tokenized, spellings, written, suppressed)
 
-        self._ask("biased", text, inquiry, live=True)
+        self._ask_answer("biased", text, inquiry, live=True)
 
-    def preview(self) -> None:
+    def ask_preview(self) -> None:
         """Reshape the distribution of the last reply's last step as knobs are turned, if this model wrote it."""
         chat, tree, live = self._chat, self._chat.conversation, self._chat.live
-        spans = [span for span in tree.reply() if span.count]
+        spans = [span for span in tree.find_reply() if span.count]
         if chat.phase != "idle" or not spans or chat.is_foreign() or "inspect" not in chat.engine.offers:
             return
         node, index = spans[-1].node, spans[-1].count - 1
         if position_of(tree, node, index).seed is not None:
-            self._preview.ask(self._inspection(tree, node, index, now=True), partial(self._hear_preview, live))
+            self._preview.ask_next(self._ask_inspection(tree, node, index, now=True), partial(self._hear_preview, live))
 
     def _hear_preview(self, live: Live, answer: Inspection | Failed) -> None:
         # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
         if isinstance(answer, Inspection) and live is self._chat.live and not self._chat.busy:
             live.preview, live.preview_recomputed = answer.inspected.token, answer.inspected.recomputed
-            self._chat.changed(LiveChanged())
+            self._chat.add_changes(LiveChanged())
 
     # --- how they are asked -------------------------------------------------------------------------------------------
 
-    def forget(self, *kinds: Kind) -> None:
+    def forget_answers(self, *kinds: Kind) -> None:
         """Drop these answers, or all; they are not asked again."""
         for kind in kinds or KINDS:
             setattr(self, kind, None)
@@ -284,12 +284,14 @@ class Questions:
             self._live.pop(kind, None)
         self.failed = None
 
-    def repeat(self) -> None:
+    def repeat_current(self) -> None:
         """Ask again the questions under the current knobs, after one was turned."""
         for kind, inquiry in self._live.items():
             self._send(kind, inquiry)
 
-    def _ask(self, kind: Kind, subject: object, inquiry: Callable[[], Inquiry[Answer]], *, live: bool = False) -> None:
+    def _ask_answer(
+        self, kind: Kind, subject: object, inquiry: Callable[[], Inquiry[Answer]], *, live: bool = False
+    ) -> None:
         if self._subjects.get(kind) != subject:
             setattr(self, kind, None)
         self._subjects[kind] = subject
@@ -300,23 +302,23 @@ class Questions:
         self._send(kind, inquiry)
 
     def _send(self, kind: Kind, inquiry: Callable[[], Inquiry[Answer]]) -> None:
-        self._newest[kind].ask(inquiry(), partial(self._hear, kind, self._subjects[kind]))
+        self._newest[kind].ask_next(inquiry(), partial(self._hear_answer, kind, self._subjects[kind]))
 
-    def _hear(self, kind: Kind, subject: object, answer: Answer | Failed) -> None:
+    def _hear_answer(self, kind: Kind, subject: object, answer: Answer | Failed) -> None:
         if self._subjects.get(kind) != subject:
             return  # something else was asked since
         failed = isinstance(answer, Failed)
         setattr(self, kind, None if failed else answer)
         self.failed = answer.message if isinstance(answer, Failed) else None
-        self._chat.changed(Answered())
+        self._chat.add_changes(Answered())
 
-    def _model(self) -> ModelInfo:
+    def _require_model(self) -> ModelInfo:
         if self._chat.model is None:
             raise Unanswerable(NO_MODEL)
         return self._chat.model
 
     def _check(self, tree: Conversation, node: Node) -> None:
-        if is_foreign(tree.path(node.number), self._model()):
+        if is_foreign(tree.find_path(node.number), self._require_model()):
             raise Unanswerable("a different model wrote this")
 
     def _step(self, tree: Conversation, node: Node, index: int, *, now: bool) -> Inspect:
@@ -336,14 +338,14 @@ class Questions:
             candidates=chat.candidates,
             state=position.state,
             constraint=constraint,
-            constraint_begun=position.begun(constraint),
+            constraint_begun=position.find_begun(constraint),
         )
 
 
 def reply_with(tree: Conversation, node: Node) -> list[Span]:
     """Find all pieces of the reply that a node belongs to: those on the shown path if it is there, else those up to it."""
-    runs = [list(run) for _, run in groupby(tree.path(), key=lambda span: span.node.role)]
-    return next((run for run in runs if any(span.node is node for span in run)), None) or tree.reply(node.number)
+    runs = [list(run) for _, run in groupby(tree.find_path(), key=lambda span: span.node.role)]
+    return next((run for run in runs if any(span.node is node for span in run)), None) or tree.find_reply(node.number)
 
 
 def of_one_seed(spans: list[Span], node: Node) -> list[Span]:

@@ -14,7 +14,7 @@ from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
 from termchat.chat.reply_run import Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
-from termchat.decoding.conditions import describe, is_of_text
+from termchat.decoding.conditions import format_condition, is_of_text
 from termchat.decoding.records import Failed
 from termchat.decoding.stages import acting
 from termchat.engine.port import Cancel, EndThinking, Force, Keep, Pause, Resume, Step, Unit
@@ -47,10 +47,10 @@ class Replies:
         chat, plan = self._chat, beginning.plan
         if plan.group.beams is not None and beginning.ids:
             beginning = beginning._replace(ids=(), prefill="", longer=beginning.longer - len(beginning.ids))
-            chat.changed(Notice("a beam search ignores the text that the reply should start with"))
+            chat.add_changes(Notice("a beam search ignores the text that the reply should start with"))
         origin = Place(beginning.parent.number, beginning.at)
-        group = ReplyGroup(chat.conversation, plan.numbered(secrets.randbelow(NUMBERS)), origin, beginning.before)
-        chat.enter("prefill")
+        group = ReplyGroup(chat.conversation, plan.set_number(secrets.randbelow(NUMBERS)), origin, beginning.before)
+        chat.enter_phase("prefill")
         if group.alone:
             self._report_missing_drafter()
         self._report_left_out()
@@ -58,19 +58,19 @@ class Replies:
         if self._pausing and beginning.then == "go on":
             beginning = beginning._replace(then="wait")
         self._pausing = self.held = False
-        self.run = Run(chat, group, beginning, self._finish)
+        self.run = Run(chat, group, beginning, self._finish_run)
         if not group.alone:
             chat.group = group
-            chat.changed(WalksChanged())
+            chat.add_changes(WalksChanged())
         chat.live, chat.paused = group.lives[0], None
-        chat.changed(PathChanged(), LiveChanged())
+        chat.add_changes(PathChanged(), LiveChanged())
 
     # --- how they are steered -----------------------------------------------------------------------------------------
 
     def pause(self, number: int | None = None) -> None:
         """Pause before the next token; before the first, if the prompt is still being made."""
         if self.run is not None:
-            self.run.tell(Pause(), number)
+            self.run.send_steer(Pause(), number)
         elif self._chat.phase == "rendering":
             self._pausing = True
 
@@ -83,10 +83,10 @@ class Replies:
         self._end_pause(Step(unit), number)
 
     def _end_pause(self, command: Resume | Step, number: int | None) -> None:
-        run, paused = self.run, self._paused(number)
+        run, paused = self.run, self._list_paused(number)
         if run is None or not paused:
             return
-        run.tell(command, number)
+        run.send_steer(command, number)
         if isinstance(command, Step) and command.unit == "token":
             run.stepping |= paused
         else:
@@ -95,26 +95,26 @@ class Replies:
                 del run.group.paused[one]
             run.report_change()
 
-    def _paused(self, number: int | None) -> set[int]:
+    def _list_paused(self, number: int | None) -> set[int]:
         paused = self.run.group.paused.keys() if self.run is not None else set[int]()
         return set(paused) if number is None else {number} & paused
 
-    def force(self, ids: Sequence[int]) -> None:
+    def force_tokens(self, ids: Sequence[int]) -> None:
         """Force the next tokens of the selected reply; a paused one pauses again after them."""
         run = self.run
         if run is None:
-            self._chat.changed(Notice("cannot force a token: no reply is running"))
+            self._chat.add_changes(Notice("cannot force a token: no reply is running"))
         elif ids and run.is_steerable():
-            run.stepping |= self._paused(run.group.cursor)
-            run.tell(Force(list(ids)), run.group.cursor)
+            run.stepping |= self._list_paused(run.group.cursor)
+            run.send_steer(Force(list(ids)), run.group.cursor)
 
     def force_text(self, text: str) -> None:
         """Force the tokens of a text."""
         run = self.run
         if run is None:
-            self.force(())
+            self.force_tokens(())
         elif text:
-            self._chat.host.ask_ids(text, lambda ids: self.force(ids) if self.run is run else None)
+            self._chat.host.ask_ids(text, lambda ids: self.force_tokens(ids) if self.run is run else None)
 
     @property
     def may_think(self) -> bool:
@@ -128,19 +128,19 @@ class Replies:
     def end_thinking(self) -> None:
         """Force the end of the thoughts of all replies, so that the model answers now."""
         if self.run is None or not self.may_think:
-            self._chat.changed(Notice("the model is not thinking"))
-        elif self._chat.offered("force") and self.run.is_steerable():
-            self.run.stepping |= self._paused(None)
-            self.run.tell(EndThinking(), None)
+            self._chat.add_changes(Notice("the model is not thinking"))
+        elif self._chat.check_offered("force") and self.run.is_steerable():
+            self.run.stepping |= self._list_paused(None)
+            self.run.send_steer(EndThinking(), None)
 
     def stop(self, number: int | None = None) -> None:
         """End replies; their tokens stay."""
         if self.run is not None:
-            self.run.tell(Cancel(), number)
+            self.run.send_steer(Cancel(), number)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _finish(self, run: Run, failure: Failed | None) -> None:
+    def _finish_run(self, run: Run, failure: Failed | None) -> None:
         """All replies of a run have ended: rank them, and continue from the one that was kept.
 
         Args:
@@ -156,22 +156,22 @@ class Replies:
         else:
             self._cells = group if failure is None else None
             if failure is None:
-                self._rank(run)
-            chat.changed(WalksChanged())
+                self._rank_replies(run)
+            chat.add_changes(WalksChanged())
         if group.conversation is chat.conversation:  # a person who stopped a reply wants to look first
             stopped = run.kept_running and ended is not None and ended.reason == "user"
             self.held = kept is None or run.queue_waits or stopped
         if kept is not None:
             self.keep_cells(kept)
-        chat.enter("idle")
-        chat.changed(LiveChanged())
+        chat.enter_phase("idle")
+        chat.add_changes(LiveChanged())
         if failure is not None:
-            chat.fail(failure)
+            chat.report_failure(failure)
 
-    def _rank(self, run: Run) -> None:
+    def _rank_replies(self, run: Run) -> None:
         """Record the ranking of a group, and select its best reply where that was asked for."""
         chat, group = self._chat, run.group
-        ranking = group.ranking(lambda error: chat.changed(Notice(error.message, error.hint, "warning")))
+        ranking = group.rank_replies(lambda error: chat.add_changes(Notice(error.message, error.hint, "warning")))
         run.session.add(group.nodes[0], ranking)
         best = ranking.walks[0]
         if (
@@ -188,10 +188,10 @@ class Replies:
         tree = self._chat.conversation
         if group is None or self._chat.model is None or group.conversation is not tree:
             return
-        path = (span.node.number for span in reversed(tree.path(leaf.number)))
+        path = (span.node.number for span in reversed(tree.find_path(leaf.number)))
         number = next((number for node in path if (number := group.walk_of(node)) is not None), None)
         if number is not None:
-            self._chat.host.ask(Keep(number), lambda _: None)  # where it cannot, the ids are decoded again
+            self._chat.host.send_command(Keep(number), lambda _: None)  # where it cannot, the ids are decoded again
 
     # --- what an engine does without ----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Replies:
         if missing and host.drafter_failure is None and host.drafter_progress is None:
             self._left_out.add("drafter")
             hint = "choose one in the model list, or set draft_model"
-            chat.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
+            chat.add_changes(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
     def _report_left_out(self) -> None:
         """Say once of each setting and rule that an engine does without it."""
@@ -213,13 +213,13 @@ class Replies:
         by_text = not chat.abilities.ids
         settings = acting(chat.tuning, chat.abilities.lacks)
         rules = [
-            describe(rule)
+            format_condition(rule)
             for rule in chat.rules
             if chat.refused_rule(rule) is not None or (by_text and not is_of_text(rule))
         ]
         new = [name for name in (*settings, *rules) if name not in self._left_out]
         self._left_out.update(new)
         if new:
-            chosen = any(name in rules or name in chat.lacking(chat.tuning) for name in new)
+            chosen = any(name in rules or name in chat.list_lacking(chat.tuning) for name in new)
             hint = f"{chat.host.engine_name} {'is text only and ' * by_text}knows none of that"
-            chat.changed(Notice(f"left out: {', '.join(new)}", hint, "warning" if chosen else "information"))
+            chat.add_changes(Notice(f"left out: {', '.join(new)}", hint, "warning" if chosen else "information"))

@@ -74,7 +74,7 @@ class ReplyGroup:
     @property
     def labels(self) -> dict[int, str]:
         """The settings in which each reply differs, "" if only its seed does; of a joined reply, its branching point."""
-        labels = {walk: self.plan.label(walk) for walk in range(self.group.size) if walk in self.nodes}
+        labels = {walk: self.plan.label_walk(walk) for walk in range(self.group.size) if walk in self.nodes}
         for walk, node in self.nodes.items():
             base = self.walk_of(node.parent)
             labels.setdefault(walk, f"from {base + 1}, token {node.at + 1}" if base is not None else "")
@@ -84,19 +84,19 @@ class ReplyGroup:
         """Return the walk whose node this is."""
         return next((walk for walk, node in self.nodes.items() if node.number == leaf), None)
 
-    def spans(self, walk: int) -> list[Span]:
+    def list_spans(self, walk: int) -> list[Span]:
         """List the spans of a reply since the origin; a joined reply begins with its part of the other one."""
-        return self.conversation.path(self.nodes[walk].number, since=self.origin.node)
+        return self.conversation.find_path(self.nodes[walk].number, since=self.origin.node)
 
     def step_of(self, node: int, at: int) -> int:
         """Count the tokens since the origin before a token of one of the walks."""
         walk = self.walk_of(node)
-        return sum(span.count for span in self.spans(walk)[:-1]) + at if walk is not None else at
+        return sum(span.count for span in self.list_spans(walk)[:-1]) + at if walk is not None else at
 
     def place_of(self, walk: int, step: int) -> Place | None:
         """Find the place of such a token in a walk, or of its last one where it has not come as far; None before its first."""
         found = None
-        for span in self.spans(walk):
+        for span in self.list_spans(walk):
             if span.count:
                 found = Place(span.node.number, min(step, span.count - 1))
             if step < span.count:
@@ -104,9 +104,9 @@ class ReplyGroup:
             step -= span.count
         return found
 
-    def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
+    def rank_replies(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
         """Rank the replies, best first: as recorded, else by their present figures. `refused` is called with the reason if a
         vote's answers cannot be extracted.
         """
         recorded = self.nodes[0].ranking if 0 in self.nodes else None
-        return recorded or ranking_of({walk: self.spans(walk) for walk in self.nodes}, self.group, refused)
+        return recorded or ranking_of({walk: self.list_spans(walk) for walk in self.nodes}, self.group, refused)

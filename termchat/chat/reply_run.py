@@ -8,8 +8,8 @@ import msgspec
 
 from termchat.chat.changes import LiveChanged, Notice, Phase, ReplyGrew, StatusChanged, WalksChanged, WalksGrew
 from termchat.chat.live import Live
-from termchat.chat.loading import measure
-from termchat.chat.prompting import messages
+from termchat.chat.loading import measure_batches
+from termchat.chat.prompting import build_messages
 from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
@@ -53,7 +53,7 @@ class Run:
         self.session, self._tuning, self._drafts = chat.session, chat.tuning, chat.drafts
         self._settings = {number: dict(changes) for number, changes in enumerate(group.plan.changes)}
         """The settings of each reply that differ from the chat's."""
-        self._seeds = {number: group.plan.seed(beginning.seed, number) for number in range(group.group.size)}
+        self._seeds = {number: group.plan.choose_seed(beginning.seed, number) for number in range(group.group.size)}
         self._joining: dict[int, Place] = {}
         """From where each reply grows that was asked to join."""
         self.stepping: set[int] = set()
@@ -62,7 +62,7 @@ class Run:
         self.moved = self.ends_joining = self.queue_waits = False
         self.kept_running = group.alone
         for number in range(group.group.size if group.group.beams is None else 1):  # a search finds its replies later
-            self._grow(number, group.origin)
+            self._grow_node(number, group.origin)
         tree, node = group.conversation, group.nodes[0]
         shapes = shapes_of(tree, node.number, chat.model.kv_type if chat.model is not None else "")
         has_ids = chat.abilities.ids
@@ -79,10 +79,10 @@ class Run:
             shapes=shapes or [],
             rebuild_exactly=bool(shapes and beginning.done),
             prefill=beginning.prefill,
-            messages=[] if has_ids else messages(tree, beginning.parent.number),
+            messages=[] if has_ids else build_messages(tree, beginning.parent.number),
         )
         command = Generate(
-            [self._request(number) for number in group.nodes],
+            [self._build_request(number) for number in group.nodes],
             None if group.alone else group.group,
             raw=tree.raw,
             candidates=chat.candidates,
@@ -91,41 +91,41 @@ class Run:
             exact=group.plan.exact,
         )
         if command.draft is not None or not group.alone:
-            measure(chat, needed=True)
-        chat.host.ask(command, self._hear)
+            measure_batches(chat, needed=True)
+        chat.host.send_command(command, self._hear_event)
 
-    def adjust(self, values: Mapping[str, object], number: int | None = None) -> None:
+    def adjust_settings(self, values: Mapping[str, object], number: int | None = None) -> None:
         """Change settings of replies from their next token on; the chat's stay.
 
         Raises:
             KnobError: a setting refuses its value; nothing has changed.
         """
-        checked = self._chat.tuning.turned(values)
+        checked = self._chat.tuning.turn_knobs(values)
         if self.is_steerable():
             for one in self.group.running if number is None else {number} & set(self.group.running):
                 self._settings[one] |= {name: getattr(checked, name) for name in values}
-                self.tell(self._adjustment(one), one)
+                self.send_steer(self._build_adjust(one), one)
 
     def follow_chat(self) -> None:
         """Apply the chat's settings, breakpoints and constraint; what differs between replies stays, except for settings that
         were just changed."""
         chat, before = self._chat, self._drafts
-        if (refused := chat.refused("adjust")) is not None:
-            chat.changed(Notice(refused.message, "the next reply uses them"))
+        if (refused := chat.find_refusal("adjust")) is not None:
+            chat.add_changes(Notice(refused.message, "the next reply uses them"))
             return
         if not self.is_steerable():
             return
-        changed, self._tuning, self._drafts = chat.tuning.differing(self._tuning), chat.tuning, chat.drafts
+        changed, self._tuning, self._drafts = chat.tuning.find_differing(self._tuning), chat.tuning, chat.drafts
         for number, values in self._settings.items():
             self._settings[number] = {name: value for name, value in values.items() if name not in changed}
         for number in self.group.running:
-            adjustment = self._adjustment(number)
+            adjustment = self._build_adjust(number)
             if self.group.alone and self._drafts != before:
                 drafts = self._drafts or DraftSettings("off")
                 adjustment = msgspec.structs.replace(adjustment, draft=drafts)
-            self.tell(adjustment, number)
+            self.send_steer(adjustment, number)
 
-    def join(self, base: int, at: int, ids: Sequence[int], *, paused: bool = False) -> None:
+    def join_reply(self, base: int, at: int, ids: Sequence[int], *, paused: bool = False) -> None:
         """Add a reply: the first `at` tokens of the node of reply `base`, then `ids`, with its dice and its settings.
 
         Args:
@@ -136,16 +136,16 @@ class Run:
         if not self.is_steerable():
             return
         if number >= MOST_WALKS:
-            self._chat.changed(Notice(f"no more than {MOST_WALKS} walks"))
+            self._chat.add_changes(Notice(f"no more than {MOST_WALKS} walks"))
         elif not 0 <= at <= len(node.ids):
-            self._chat.changed(Notice(f"cannot fork: the reply has {len(node.ids)} tokens here"))
+            self._chat.add_changes(Notice(f"cannot fork: the reply has {len(node.ids)} tokens here"))
         else:
             self._settings[number], self._seeds[number] = dict(self._settings[base]), self._seeds[base]
             self._joining[number] = Place(node.number, at)
-            before = [i for span in group.spans(base)[:-1] for i in span.node.ids[: span.count]]
+            before = [i for span in group.list_spans(base)[:-1] for i in span.node.ids[: span.count]]
             done = self._shared.done + len(before) + at
             request = msgspec.structs.replace(
-                self._request(number),
+                self._build_request(number),
                 ids=[*self._shared.ids, *before, *node.ids[:at]],
                 done=done,
                 script=tuple(Scripted(done + place, i) for place, i in enumerate(ids)),
@@ -157,16 +157,18 @@ class Run:
         """Tell whether the replies can be changed while they run; a notice says that they cannot."""
         if self.group.group.beams is None:
             return True
-        self._chat.changed(Notice("a running beam search cannot be changed", "changed knobs apply to the next reply"))
+        self._chat.add_changes(
+            Notice("a running beam search cannot be changed", "changed knobs apply to the next reply")
+        )
         return False
 
-    def tell(self, command: SteerReply, number: int | None) -> None:
+    def send_steer(self, command: SteerReply, number: int | None) -> None:
         """Send a command to a reply, or to all."""
         self._chat.engine.send(msgspec.structs.replace(command, reply=None if self.group.alone else number))
 
     def tuning_of(self, number: int) -> Tuning:
         """Return the settings of a reply: the chat's, and its own."""
-        return self._chat.tuning.turned(self._settings[number])
+        return self._chat.tuning.turn_knobs(self._settings[number])
 
     def origin_of(self, number: int) -> dict[str, str]:
         """Return where each setting of a reply comes from."""
@@ -176,16 +178,16 @@ class Run:
         places = {name: plan.group.kind if planned.get(name) == value else "panel" for name, value in own}
         return self._chat.origin | places
 
-    def _adjustment(self, number: int) -> Adjust:
+    def _build_adjust(self, number: int) -> Adjust:
         tuning, beginning = self.tuning_of(number), self._beginning
-        conditions = self._chat.conditions(tuning, beginning.longer)
+        conditions = self._chat.build_conditions(tuning, beginning.longer)
         if beginning.limit:
             conditions = (*conditions, Length(beginning.limit))
         return Adjust(tuning.samplers(), conditions, self.origin_of(number), self._chat.constraint)
 
-    def _request(self, number: int) -> ReplyRequest:
+    def _build_request(self, number: int) -> ReplyRequest:
         """Build the request of a reply: what all share, with its own settings and seed."""
-        adjustment = self._adjustment(number)
+        adjustment = self._build_adjust(number)
         return msgspec.structs.replace(
             self._shared,
             number=number,
@@ -198,17 +200,17 @@ class Run:
 
     # --- what the engine says -----------------------------------------------------------------------------------------
 
-    def _hear(self, event: Event) -> None:
+    def _hear_event(self, event: Event) -> None:
         group = self.group
         if isinstance(event, (Token, Start, SettingsRecord, Prefill, Finished, Failed)) and (
             group.alone or event.walk is not None
         ):
-            self._take(event.walk or 0, event)
+            self._take_record(event.walk or 0, event)
             if group.alone and isinstance(event, (Finished, Failed)):
                 self._over(self, event if isinstance(event, Failed) else None)
         elif isinstance(event, Failed):
             for number in group.running:
-                self._take(number, msgspec.structs.replace(event, walk=number))
+                self._take_record(number, msgspec.structs.replace(event, walk=number))
             self._over(self, event)
         elif isinstance(event, (Beams, Ranking)):
             self._begun = True
@@ -217,7 +219,7 @@ class Run:
         elif isinstance(event, Paused):
             self.stepping.discard(event.walk or 0)
             if self._beginning.then == "end":
-                self.tell(Cancel(), None)
+                self.send_steer(Cancel(), None)
                 return
             self._begun = True
             group.paused[event.walk or 0] = event
@@ -226,32 +228,32 @@ class Run:
         elif isinstance(event, Prefilling):
             for live in group.lives.values():
                 live.prefill_done, live.prefill_total = event.done, event.total
-            self._chat.changed(StatusChanged())
+            self._chat.add_changes(StatusChanged())
         elif isinstance(event, FirstToken):
             if (event.walk or 0) in group.lives:
                 group.lives[event.walk or 0].ttft_ms = event.ttft_ms
         elif isinstance(event, Noted):
             if event.remark not in self._remarks:  # each reply may send it
                 self._remarks.add(event.remark)
-                self._chat.changed(Notice(event.remark.message, event.remark.hint, "warning"))
+                self._chat.add_changes(Notice(event.remark.message, event.remark.hint, "warning"))
         elif isinstance(event, WalksFinished):
             group.ended = event
             self._over(self, None)
 
-    def _take(self, number: int, record: Start | SettingsRecord | Prefill | Token | Finished | Failed) -> None:
+    def _take_record(self, number: int, record: Start | SettingsRecord | Prefill | Token | Finished | Failed) -> None:
         """Add a record of a reply; a reply that joins grows with its `Start`."""
         group = self.group
         if number not in group.nodes and isinstance(record, Start):
-            self._grow(number, self._joining.pop(number, group.origin))
+            self._grow_node(number, self._joining.pop(number, group.origin))
             if self.ends_joining:
-                self.tell(Cancel(), number)
+                self.send_steer(Cancel(), number)
             self.report_change()
         if number not in group.nodes:
             if isinstance(record, Failed):  # there was no room for one that was to join
-                self._chat.changed(Notice(record.message, record.hint))
+                self._chat.add_changes(Notice(record.message, record.hint))
             return
         self.session.add(group.nodes[number], record)
-        group.lives[number].take(record)
+        group.lives[number].take_record(record)
         ended = isinstance(record, (Finished, Failed))
         self._begun = self._begun or isinstance(record, Token)
         if ended or (isinstance(record, Token) and number not in self.stepping):
@@ -262,11 +264,11 @@ class Run:
         if group.alone and isinstance(record, Token):
             self._chat.paused = None  # until the next step waits
 
-    def _grow(self, number: int, place: Place) -> None:
+    def _grow_node(self, number: int, place: Place) -> None:
         """Grow the node of a reply; the leaf stays, except for the first reply."""
         chat, group, tree = self._chat, self.group, self.group.conversation
         leaf = tree.leaf
-        node = group.nodes[number] = tree.grow("assistant", parent=place.node, at=place.at)
+        node = group.nodes[number] = tree.grow_node("assistant", parent=place.node, at=place.at)
         live = group.lives[number] = Live()
         live.token, live.threads = chat.live.token, chat.live.threads  # until there are newer ones
         self.session.add_node(node, chat.host.model_ref)
@@ -279,17 +281,17 @@ class Run:
         node = group.nodes[number].number
         if chat.conversation is group.conversation:
             if not group.alone:
-                chat.changed(WalksGrew())
+                chat.add_changes(WalksGrew())
             if chat.conversation.leaf == node:
                 chat.live = group.lives[number]
-                chat.changed(ReplyGrew(node), LiveChanged())
+                chat.add_changes(ReplyGrew(node), LiveChanged())
         self._enter_phase()
 
     def report_change(self) -> None:
         """Report that replies were paused, resumed or ended."""
         if not self.group.alone:
-            self._chat.changed(WalksChanged())
-        self._chat.changed(LiveChanged())
+            self._chat.add_changes(WalksChanged())
+        self._chat.add_changes(LiveChanged())
         self._enter_phase()
 
     def _enter_phase(self) -> None:
@@ -300,4 +302,4 @@ class Run:
         phase: Phase = "paused" if waits else "decoding" if self._begun else "prefill"
         chat.paused = group.paused.get(group.cursor)
         if phase != chat.phase:
-            chat.enter(phase)
+            chat.enter_phase(phase)

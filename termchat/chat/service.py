@@ -25,7 +25,7 @@ from termchat.chat.forks import Forks
 from termchat.chat.groups import Walks
 from termchat.chat.host import Host, known_of
 from termchat.chat.live import Live
-from termchat.chat.loading import Choice, Loading, measure
+from termchat.chat.loading import Choice, Loading, measure_batches
 from termchat.chat.questions import Questions
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
@@ -85,19 +85,19 @@ class Chat(State):
         self.walks = Walks(self, self.turns, self.replies, self.forks, self.send)
         self.branches = Branches(self, self.forks, self.walks)
         self.questions = Questions(self)
-        self.loading = Loading(self, self._forget)
-        self.show(session)
+        self.loading = Loading(self, self._forget_questions)
+        self.show_session(session)
 
     def send(self, text: str, wish: Wish = ALONE) -> None:
         """Queue a message, to be answered as the `wish` says; it goes out as soon as nothing else is going on."""
         self.turns.add(text, wish)
         if self.walks.shown is not None and self.replies.run is None:
-            self.walks.keep(self.walks.shown.cursor)
+            self.walks.keep_reply(self.walks.shown.cursor)
         if self.full is not None and self.full.failure is None:
             self.turns.make_room("stop")  # whoever writes on has read the reply as it is
         self.replies.held = self.full is not None
         if self.phase == "no model":
-            self.loading.reload()
+            self.loading.reload_model()
         self._go_on()
 
     def stop(self) -> None:
@@ -109,42 +109,42 @@ class Chat(State):
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
-        if not self.takes(text) or (text and not self.offered("continue")):
+        if not self.accepts_text(text) or (text and not self.check_offered("continue")):
             return
         self.prefill = None
         if text or self.beginning:  # else there is nothing that "" would take back
             self.prefill = text
-        self.changed(StatusChanged())
+        self.add_changes(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Set the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
         points = list(breakpoints)
         for at, point in enumerate(points):
             if point.enabled and point not in self.breakpoints and (why := self.refused_rule(point.condition)):
-                self.changed(Notice(*why))
+                self.add_changes(Notice(*why))
                 points[at] = Breakpoint(point.condition, enabled=False)
-        self.session.update(breakpoints=tuple(points))
-        self.changed(BreakpointsChanged())
+        self.session.update_settings(breakpoints=tuple(points))
+        self.add_changes(BreakpointsChanged())
         if self.replies.run is not None:
             self.replies.run.follow_chat()
 
-    def constrain(self, constraint: Constraint | None) -> None:
+    def set_constraint(self, constraint: Constraint | None) -> None:
         """Set what the running reply has to match from its next token on, and later ones from their first; None: nothing."""
         if constraint == self.constraint:
             return
         if constraint is not None and (why := self.refused_constraint(constraint)) is not None:
-            self.changed(Notice(*why))
+            self.add_changes(Notice(*why))
             return
         self.session.constraint = constraint
-        self._turn(self.tuning, {})
+        self._apply_tuning(self.tuning, {})
 
-    def look(self, view: View) -> None:
+    def set_view(self, view: View) -> None:
         """Save how the chat is looked at, for when it is opened again."""
-        self.session.update(view=msgspec.structs.replace(view, lesson=self.session.view.lesson))
+        self.session.update_settings(view=msgspec.structs.replace(view, lesson=self.session.view.lesson))
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def show(self, session: Session, choice: Choice | None = None, missing: str = "") -> None:
+    def show_session(self, session: Session, choice: Choice | None = None, missing: str = "") -> None:
         """Show a session as it was left, in place of the one that is shown; one that is still in memory goes first.
 
         A reply that is running ends, and its end is kept with the session it belongs to; so are the draft and the queue. The
@@ -157,7 +157,7 @@ class Chat(State):
             session = known
         if session is self.session and session in self._sessions:
             return
-        self.forks.leave()
+        self.forks.stop_making()
         self._wish, self.loading.then_continue = None, False
         if session not in self._sessions:
             session.close_interrupted()
@@ -168,23 +168,23 @@ class Chat(State):
         self.session, self._read_only = session, not session.is_own
         if session.newest is None:
             session.read_newest()
-        self.live = Live.of(chat, session.newest)
+        self.live = Live.restore_from(chat, session.newest)
         self.replies.held = bool(self.turns.queue)  # it waits for the next message
         self.check_template()
-        self.changed(PathChanged(), LiveChanged(), StatusChanged(), TuningChanged(), BreakpointsChanged())
-        self.questions.forget()
+        self.add_changes(PathChanged(), LiveChanged(), StatusChanged(), TuningChanged(), BreakpointsChanged())
+        self.questions.forget_answers()
         if not session.is_own:
             hint = "it is shown as it was saved; a message from here goes into a copy (/copy-chat makes one now)"
-            self.changed(Notice("another termchat is writing this chat", hint))
+            self.add_changes(Notice("another termchat is writing this chat", hint))
         if missing:
             goes_on = f"it continues with {self.spec.name}" if self.spec else "choose another model"
-            self.changed(Notice(f"this chat used {missing}", goes_on, "warning"))
+            self.add_changes(Notice(f"this chat used {missing}", goes_on, "warning"))
         elif choice is not None and known_of(choice.spec) != self.host.loaded:
             self._wish = choice
             if not self.busy:
                 self._load_wish()
         if self._wish is None:
-            self.loading.speculation.follow()
+            self.loading.speculation.follow_setting()
 
     @property
     def configured(self) -> Session:
@@ -199,16 +199,16 @@ class Chat(State):
             tuning, origins, _ = followed(tuning, origins, recommended)
         return tuning, origins
 
-    def lost(self) -> dict[str, Value]:
+    def list_lost(self) -> dict[str, Value]:
         """List the knobs that a new chat does not keep, with their values in this one."""
-        return self.tuning.differing(self.fresh_settings()[0])
+        return self.tuning.find_differing(self.fresh_settings()[0])
 
     def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
         """Show an empty session, as configured; `keep` keeps the settings of the present one instead."""
         base = self.session if keep else self.configured
         tuning, origins = (base.tuning, dict(base.origins)) if keep else self.fresh_settings()
         chat = base.conversation
-        self.show(
+        self.show_session(
             Session(
                 model=self.host.model_ref or self.session.model,
                 tuning=tuning,
@@ -224,19 +224,19 @@ class Chat(State):
             )
         )
 
-    def retitle(self, title: str) -> None:
-        self.session.rename(title)
-        self.changed(StatusChanged())
+    def rename_chat(self, title: str) -> None:
+        self.session.rename_chat(title)
+        self.add_changes(StatusChanged())
 
-    def copy(self) -> None:
+    def copy_chat(self) -> None:
         """Go on in a copy of the chat, in place of the chat itself."""
         if self.busy or self.conversation.leaf is None:
             why = "a reply is running" if self.busy else "nothing was said yet"
-            self.changed(Notice(f"cannot copy the chat: {why}"))
+            self.add_changes(Notice(f"cannot copy the chat: {why}"))
         else:
-            self.session.copy()
+            self.session.copy_chat()
             self._read_only = True  # until `_report` tells
-            self.changed(PathChanged(), StatusChanged())
+            self.add_changes(PathChanged(), StatusChanged())
 
     # --- lessons ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Chat(State):
         """
         chat = left.conversation if left is not None else None
         begins = Session(
-            tuning=Tuning().turned(knobs),
+            tuning=Tuning().turn_knobs(knobs),
             origins=dict.fromkeys(KNOBS, LESSON),
             view=View(lesson=lesson),
             conversation=Conversation(chat.first_system if chat else system, raw=chat.raw if chat else raw),
@@ -278,7 +278,7 @@ class Chat(State):
         self._lesson = begins
         if left is not None:
             left.origins, left.constraint = dict(begins.origins), constraint_of(left.conversation)
-            self.show(left)
+            self.show_session(left)
         else:
             self.new()
             self.conversation.title, self.conversation.unsent.draft = title, text
@@ -289,7 +289,7 @@ class Chat(State):
         if self._own is not None:
             (own, choice), self._own, self._lesson = self._own, None, None
             if back:
-                self.show(own)
+                self.show_session(own)
             self._run_as(choice)
 
     def _run_as(self, choice: Choice | None) -> None:
@@ -305,26 +305,26 @@ class Chat(State):
     def _load_wish(self) -> bool:
         """Begin to load the model that is wished for; False where nothing is to be loaded."""
         wish, self._wish = self._wish, None
-        return wish is not None and self.loading.switch(wish)
+        return wish is not None and self.loading.switch_model(wish)
 
     # --- knobs --------------------------------------------------------------------------------------------------------
 
-    def adjust(self, name: str, value: object) -> None:
+    def adjust_setting(self, name: str, value: object) -> None:
         """Turn a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
 
         Raises:
             KnobError: the knob refuses the value; nothing has changed.
         """
-        turned = self.tuning.turned({name: value})
-        if name in self.lacking(turned):
+        turned = self.tuning.turn_knobs({name: value})
+        if name in self.list_lacking(turned):
             raise KnobError(f"{name}: {self.host.engine_name} has no such knob")
         if (why := self.refused_knobs(turned).get(name)) is not None:
             raise KnobError(why.message)
-        unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
+        unknown = biases.find_unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
         if name == LOGIT_BIAS and unknown is not None:
             raise KnobError(f"{name}: token {unknown} is not in this model's vocabulary")
         if turned != self.tuning:
-            self._turn(turned, {name: "panel"})
+            self._apply_tuning(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
         """Turn several knobs at once, as one change; `places` are the origins of the values. By default, knobs or values
@@ -333,82 +333,82 @@ class Chat(State):
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
         """
-        turned = self.tuning.turned(values)
-        lacking = [name for name in self.lacking(turned) if name in values]
+        turned = self.tuning.turn_knobs(values)
+        lacking = [name for name in self.list_lacking(turned) if name in values]
         if lacking:
-            turned = turned.turned({name: KNOBS[name].default for name in lacking})
-            self.changed(Notice(f"{self.host.engine_name} has no {', '.join(lacking)}: left out"))
+            turned = turned.turn_knobs({name: KNOBS[name].default for name in lacking})
+            self.add_changes(Notice(f"{self.host.engine_name} has no {', '.join(lacking)}: left out"))
         beyond = {name: why for name, why in self.refused_knobs(turned).items() if name in values}
         if beyond:
-            turned = turned.turned({name: KNOBS[name].default for name in beyond})
-            self.changed(*(Notice(why.message, "left out") for why in beyond.values()))
-        self._turn(turned, places)
+            turned = turned.turn_knobs({name: KNOBS[name].default for name in beyond})
+            self.add_changes(*(Notice(why.message, "left out") for why in beyond.values()))
+        self._apply_tuning(turned, places)
 
-    def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
+    def _apply_tuning(self, turned: Tuning, origin: Mapping[str, str]) -> None:
         before = self.tuning
-        self.session.update(tuning=turned)
+        self.session.update_settings(tuning=turned)
         self.session.origins |= origin
         if turned.think != before.think:
             self.check_thinking()
         if turned.draft != before.draft:
-            self.loading.speculation.follow()
-        self.changed(TuningChanged())
+            self.loading.speculation.follow_setting()
+        self.add_changes(TuningChanged())
         if self.replies.run is not None:
             self.replies.run.follow_chat()
         else:
-            self.questions.preview()
-        self.questions.repeat()
+            self.questions.ask_preview()
+        self.questions.repeat_current()
 
     def close(self) -> None:
         """End the engine; a running reply is cancelled first, so that its end is recorded."""
         if self.busy and self.engine.alive:
             self.stop()
             for _ in range(20):
-                self.pump(0.05)
+                self.pump_events(0.05)
                 if self.replies.run is None or not self.engine.alive:
                     break
         self.engine.close()
 
     # --- what the engine says ----------------------------------------------------------------------------------------
 
-    def pump(self, timeout: float | None = 0.0) -> list[Change]:
+    def pump_events(self, timeout: float | None = 0.0) -> list[Change]:
         """Take in all that the engine has sent, waiting up to `timeout` seconds for the first word of it."""
         if self.engine.alive:
             for number, event in self.engine.receive(timeout):
-                self._hear(number, event)
+                self._hear_event(number, event)
                 self._go_on()
-        return self._report()
+        return self._report_changes()
 
-    def advance(self) -> list[Change]:
+    def advance_shared(self) -> list[Change]:
         """Update after another chat on the host has taken in the engine's events; return the changes since."""
         self._go_on()
-        return self._report()
+        return self._report_changes()
 
-    def _report(self) -> list[Change]:
+    def _report_changes(self) -> list[Change]:
         self.turns.withdraw_question()
         self.walks.sync_with_tree()
         if self._read_only and self.session.is_own:
             self._read_only = False
-            self.changed(Notice("this is a copy of the chat now", "the chat itself stays as it is"))
+            self.add_changes(Notice("this is a copy of the chat now", "the chat itself stays as it is"))
         if self.session.store is not None:
-            self.changed(*(Notice(*notice, "warning") for notice in self.session.store.take_notices()))
+            self.add_changes(*(Notice(*notice, "warning") for notice in self.session.store.take_notices()))
         return self.take_changes()
 
-    def _hear(self, number: int, event: Event) -> None:
+    def _hear_event(self, number: int, event: Event) -> None:
         if isinstance(event, Failed) and event.kind == "engine":
-            self.host.broken(event)
-            self.forks.drop()
-            self.loading.speculation.end()
+            self.host.fail_waiting(event)
+            self.forks.drop_waiting()
+            self.loading.speculation.forget_drafter()
             self.host.model = None
-            self.enter("failed")
-            self.fail(event)
-        elif not self.host.deliver(number, event) and isinstance(event, Failed):
-            self.fail(event)
+            self.enter_phase("failed")
+            self.report_failure(event)
+        elif not self.host.deliver_event(number, event) and isinstance(event, Failed):
+            self.report_failure(event)
 
-    def _forget(self) -> None:
+    def _forget_questions(self) -> None:
         """Drop what waits for an answer of a model that is unloaded."""
-        self.forks.drop()
-        self.questions.forget()
+        self.forks.drop_waiting()
+        self.questions.forget_answers()
 
     def _go_on(self) -> None:
         """Start what waits, once nothing else is going on."""
@@ -418,8 +418,8 @@ class Chat(State):
             self.loading.then_continue = False
             self.forks.continue_reply()
         elif self.forks.waits:
-            self.forks.make()
+            self.forks.make_waiting()
         elif self.turns.queue and not self.replies.held:
-            self.turns.next()
+            self.turns.send_next()
         elif self._measures and not self.host.waits:
-            measure(self)
+            measure_batches(self)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from termchat.chat.inquiries import Inquiry, Newest
-from termchat.chat.prompting import messages, question
+from termchat.chat.prompting import build_messages, build_question
 from termchat.chat.state import State
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized
@@ -43,23 +43,23 @@ class Sizing:
         self._chat = chat
         self._newest: Newest[Size | None] = Newest(chat.host)
 
-    def ask(self, text: str, hear: Callable[[Size | None], None]) -> None:
+    def ask_size(self, text: str, hear: Callable[[Size | None], None]) -> None:
         """`hear` gets the size of this message as the next one of the chat that is shown, None where it cannot be counted."""
         chat = self._chat
         if chat.model is None or not chat.model.abilities.ids:
             hear(None)
             return
-        self._newest.ask(self._inquiry(text), lambda size: hear(None if isinstance(size, Failed) else size))
+        self._newest.ask_next(self._ask_ids(text), lambda size: hear(None if isinstance(size, Failed) else size))
 
-    def _inquiry(self, text: str) -> Inquiry[Size | None]:
+    def _ask_ids(self, text: str) -> Inquiry[Size | None]:
         chat, tree, model = self._chat, self._chat.conversation, self._chat.model
         if model is None:
             return None
         counted = text[:SAMPLED]
         parent = tree.nodes[tree.leaf] if tree.leaf is not None else None
         whole = chat.is_foreign()
-        said = [*messages(tree, model=model), Message("user", counted)]
-        answer = yield question(chat, said, counted, parent, anew=whole)
+        said = [*build_messages(tree, model=model), Message("user", counted)]
+        answer = yield build_question(chat, said, counted, parent, anew=whole)
         assert isinstance(answer, (Rendered, Tokenized))
         tokens = len(answer.ids)
         if isinstance(answer, Rendered):
@@ -67,7 +67,7 @@ class Sizing:
             running = parent is not None and not parent.done
             if running and not whole and answer.ids[:1] and answer.ids[0] in model.end_ids:
                 tokens -= 1  # the reply will have it as its own end
-        taken = 0 if whole or parent is None else tree.length(parent.number) - len(parent.ids) + parent.kept()
+        taken = 0 if whole or parent is None else tree.count_ids(parent.number) - len(parent.ids) + parent.count_kept()
         about = len(counted) < len(text)
         if about:
             tokens = tokens * len(text) // len(counted)

@@ -20,7 +20,7 @@ from termchat.chat.live import Live
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session
-from termchat.conversation.thoughts import is_thinking, thought
+from termchat.conversation.thoughts import is_thinking, count_thought
 from termchat.conversation.tree import Conversation, Span
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
@@ -33,7 +33,7 @@ from termchat.engine.abilities import (
     EngineAbilities,
     Feature,
     Refused,
-    refused,
+    find_refusal,
     refused_constraint,
     refused_knobs,
     refused_rule,
@@ -112,7 +112,7 @@ class State:
     @property
     def beginning(self) -> str:
         """Text that another reply in the place of the last one begins with."""
-        spans = self.conversation.reply()
+        spans = self.conversation.find_reply()
         before = spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
         return self.first_words if self.prefill is not None or before in ("", self.step_by_step_text) else before
 
@@ -121,15 +121,15 @@ class State:
         """Text that the next new reply begins with."""
         if self.prefill is not None:
             return self.prefill
-        return self.step_by_step_text if self.tuning.step_by_step and self.refused("continue") is None else ""
+        return self.step_by_step_text if self.tuning.step_by_step and self.find_refusal("continue") is None else ""
 
     @property
     def thinking(self) -> int | None:
         """Number of thought tokens of the running reply that is shown, None while it does not think."""
-        spans = self.conversation.reply() if self.busy else []
+        spans = self.conversation.find_reply() if self.busy else []
         if not spans or not is_thinking(spans[-1].node):
             return None
-        return sum(thought(span.node, span.count) for span in spans)
+        return sum(count_thought(span.node, span.count) for span in spans)
 
     def check_template(self) -> None:
         """Put an empty chat into raw mode while the model has no chat template, and say so."""
@@ -139,10 +139,10 @@ class State:
         if not model.has_template and not chat.raw:
             chat.raw, self._made_raw = True, chat
             hint = "in raw mode the model continues your exact text"
-            self.changed(PathChanged(), StatusChanged(), Notice(f"{model.name} has no chat template", hint))
+            self.add_changes(PathChanged(), StatusChanged(), Notice(f"{model.name} has no chat template", hint))
         elif model.has_template and self._made_raw is chat:
             chat.raw, self._made_raw = False, None
-            self.changed(PathChanged(), StatusChanged())
+            self.add_changes(PathChanged(), StatusChanged())
 
     def check_thinking(self) -> None:
         """Say where the model cannot do what the knob `think` says."""
@@ -151,10 +151,12 @@ class State:
             return
         if wanted and model.thinking is None:
             hint = "set think_start and think_end if it does, or turn step_by_step on"
-            self.changed(Notice("this model does not think: its chat template has no thinking tags", hint, "warning"))
+            self.add_changes(
+                Notice("this model does not think: its chat template has no thinking tags", hint, "warning")
+            )
         elif not wanted and model.thinking is not None and not model.thinking_switch:
             hint = "a budget ends the thoughts early: think 1"
-            self.changed(
+            self.add_changes(
                 Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
             )
 
@@ -173,7 +175,7 @@ class State:
     @property
     def cannot_draft(self) -> str:
         """Reason why speculation is unsupported, whatever the knob `draft` says; "" if it is supported."""
-        if (refused := self.refused("drafts")) is not None:
+        if (refused := self.find_refusal("drafts")) is not None:
             return refused.message
         if self.model is not None and not self.model.can_rewind:
             return f"{self.model.name} cannot take back drafted tokens"
@@ -190,12 +192,12 @@ class State:
         told = self.busy and not self.abilities.client_draw
         return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
 
-    def refused(self, feature: Feature) -> Refused | None:
+    def find_refusal(self, feature: Feature) -> Refused | None:
         """Explain why the engine lacks a feature, and which has it; None if it has it."""
         if feature in self.engine.offers and feature not in self.offers:
             return Refused(f"{self.host.engine_name} is busy with the reply", "ask again when it is over")
         abilities = self.model.abilities if self.model is not None else None
-        return refused(feature, self.engine.offers, abilities, self.host.engine_name)
+        return find_refusal(feature, self.engine.offers, abilities, self.host.engine_name)
 
     def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
         """List the knobs whose values the engine refuses, and why."""
@@ -203,23 +205,23 @@ class State:
 
     def refused_constraint(self, constraint: Constraint) -> Refused | None:
         """Explain why replies cannot match a constraint; None if they can."""
-        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
+        return self.find_refusal("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
 
     def refused_rule(self, condition: Condition) -> Refused | None:
         """Explain why the engine cannot evaluate a condition; None if it can."""
         return refused_rule(condition, self.abilities, self.host.engine_name)
 
-    def lacking(self, tuning: Tuning) -> list[str]:
+    def list_lacking(self, tuning: Tuning) -> list[str]:
         """List the knobs that are turned and that the engine does not know."""
         return [
             name for name in self.abilities.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)
         ]
 
-    def offered(self, feature: Feature) -> bool:
+    def check_offered(self, feature: Feature) -> bool:
         """Tell whether the engine has a feature; a notice says why not."""
-        why = self.refused(feature)
+        why = self.find_refusal(feature)
         if why is not None:
-            self.changed(Notice(*why))
+            self.add_changes(Notice(*why))
         return why is None
 
     @property
@@ -238,13 +240,13 @@ class State:
         self.session.save_leaf()
         if live is None:
             self.session.read_newest()
-            live = Live.of(self.conversation, self.session.newest)
+            live = Live.restore_from(self.conversation, self.session.newest)
         else:
             self.session.newest = live.token
         self.live = live
-        self.changed(PathChanged(), LiveChanged(), StatusChanged())
+        self.add_changes(PathChanged(), LiveChanged(), StatusChanged())
 
-    def changed(self, *changes: Change) -> None:
+    def add_changes(self, *changes: Change) -> None:
         """Add changes to report; equal ones count once."""
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
 
@@ -253,11 +255,11 @@ class State:
         changes, self._changes = self._changes, []
         return changes
 
-    def enter(self, phase: Phase) -> None:
+    def enter_phase(self, phase: Phase) -> None:
         self.phase = phase
-        self.changed(StatusChanged())
+        self.add_changes(StatusChanged())
 
-    def fail(self, failure: Failed) -> None:
+    def report_failure(self, failure: Failed) -> None:
         """Report a failure once."""
         if failure is self.failure:
             return
@@ -265,35 +267,35 @@ class State:
         hint = failure.hint
         if failure.kind == "engine" and not hint:
             hint = "restart the engine to continue from the last token"
-        self.changed(Notice(failure.message, hint, "error"))
+        self.add_changes(Notice(failure.message, hint, "error"))
 
     def give_back(self, session: Session, *texts: str) -> None:
         """Return unsent texts to the person, in the chat where they were written."""
         session.conversation.unsent.give_back(*texts)
         session.save_unsent()
 
-    def takes(self, text: str) -> bool:
+    def accepts_text(self, text: str) -> bool:
         """Tell whether a text is short enough for a chat; a longer one is given back, and a notice says why."""
         if not is_too_large(text):
             return True
         self.give_back(self.session, text)
         most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
-        self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
+        self.add_changes(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
         return False
 
-    def ready(self, what: str) -> bool:
+    def check_ready(self, what: str) -> bool:
         """Return whether a reply can be made now; add a notice with the reason if not."""
         if self.phase == "idle":
             return True
         why = "a reply is running" if self.busy else "no model is loaded"
-        self.changed(Notice(f"cannot {what}: {why}"))
+        self.add_changes(Notice(f"cannot {what}: {why}"))
         return False
 
-    def seed(self) -> int:
+    def choose_seed(self) -> int:
         """Choose the next reply's seed: the knob's, or a fresh one."""
         return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
 
-    def conditions(self, tuning: Tuning, longer: int) -> tuple[Condition, ...]:
+    def build_conditions(self, tuning: Tuning, longer: int) -> tuple[Condition, ...]:
         """List what ends or pauses a reply under these settings that may have `longer` more tokens than they allow. Rules that
         the engine cannot look at are left out."""
         ends = (
@@ -314,7 +316,7 @@ class State:
 
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Return whether another model than the loaded one made ids of the path to `leaf` (None: the leaf shown)."""
-        return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)
+        return self.model is not None and is_foreign(self.conversation.find_path(leaf), self.model)
 
     @property
     def shown_group(self) -> ReplyGroup | None:
@@ -327,7 +329,7 @@ class State:
         """Show a group, and select one of its replies: it is the leaf of the conversation."""
         self.group, group.cursor = group, number
         self.show_leaf(group.nodes[number].number, group.lives.get(number))
-        self.changed(WalksChanged())
+        self.add_changes(WalksChanged())
         self.paused = group.paused.get(number)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
-from termchat.chat.prompting import Turn, messages, omission_of, question, turns_of
+from termchat.chat.prompting import Turn, build_messages, omission_of, build_question, turns_of
 from termchat.chat.replies import Replies
 from termchat.chat.reply_group import ReplyBeginning
 from termchat.chat.state import State
@@ -93,16 +93,16 @@ class Turns:
         self._queue.append(Queued(text, wish))
         self._save_queue()
 
-    def next(self) -> None:
+    def send_next(self) -> None:
         """Send the first message of the queue that is not too large."""
-        while self._queue and not self._chat.takes(self._queue[0].text):
+        while self._queue and not self._chat.accepts_text(self._queue[0].text):
             self._queue.popleft()
         if self._queue:
             text, wish = self._queue.popleft()
             tree = self._chat.conversation
             parent = tree.nodes[tree.leaf] if tree.leaf is not None else None
             tree.unsent.asked = text
-            self.begin(text, parent, parent.kept() if parent else 0, wish=wish)
+            self.begin_turn(text, parent, parent.count_kept() if parent else 0, wish=wish)
 
     def take_back(self, number: int) -> str:
         """Remove a message from the queue and return its text; 0 is the next to go out."""
@@ -111,7 +111,7 @@ class Turns:
         self._save_queue()
         return message.text
 
-    def move(self, number: int, to: int) -> None:
+    def move_queued(self, number: int, to: int) -> None:
         """Move a message of the queue to another place."""
         message = self._queue[number]
         del self._queue[number]
@@ -120,11 +120,11 @@ class Turns:
 
     def _save_queue(self) -> None:
         self._chat.session.save_unsent()
-        self._chat.changed(StatusChanged())
+        self._chat.add_changes(StatusChanged())
 
     # --- a turn -------------------------------------------------------------------------------------------------------
 
-    def begin(
+    def begin_turn(
         self,
         text: str,
         parent: Node | None,
@@ -144,13 +144,13 @@ class Turns:
         chat, tree = self._chat, self._chat.conversation
         before, tree.leaf = tree.leaf, parent.number if parent else None
         anew = chat.is_foreign() or omitted is not None
-        turn = tree.grow("user", parent=tree.leaf, at=at, text=text)
+        turn = tree.grow_node("user", parent=tree.leaf, at=at, text=text)
         turn.omitted, turn.system, turn.think, turn.wish = omitted, system, chat.tuning.thinks, wish
         self._cancelled = self._replies.held = False
-        chat.enter("rendering")
-        chat.changed(PathChanged())
-        command = question(chat, messages(tree, model=chat.model), text, parent, anew=anew)
-        chat.host.ask(command, partial(self._hear, _Asked(chat.session, turn, anew, before)))
+        chat.enter_phase("rendering")
+        chat.add_changes(PathChanged())
+        command = build_question(chat, build_messages(tree, model=chat.model), text, parent, anew=anew)
+        chat.host.send_command(command, partial(self._hear_prompt, _Asked(chat.session, turn, anew, before)))
         return turn
 
     def begin_beside(
@@ -159,7 +159,9 @@ class Turns:
         """Start a sibling of a turn, overriding the given fields (see `begin`)."""
         parent = self._chat.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
-        self.begin(text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish)
+        self.begin_turn(
+            text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish
+        )
 
     def stop(self) -> None:
         """End the running reply; take back a turn that still waits for its ids."""
@@ -168,21 +170,21 @@ class Turns:
         elif self._chat.busy:
             self._replies.stop()
 
-    def _hear(self, asked: _Asked, event: Event) -> None:
+    def _hear_prompt(self, asked: _Asked, event: Event) -> None:
         """Take the prompt ids of a turn; those of what the reply begins with may still be asked for."""
         chat, whole = self._chat, asked.anew
         if isinstance(event, Rendered):
             remark, whole = event.remark, event.whole
             if remark is not None and (asked.node.parent is None or asked.anew):  # once in a chat
-                chat.changed(Notice(remark.message, remark.hint, "warning"))
+                chat.add_changes(Notice(remark.message, remark.hint, "warning"))
         elif isinstance(event, Failed):
-            self._refuse(asked, event)
+            self._refuse_turn(asked, event)
         if not isinstance(event, (Rendered, Tokenized)):
             return
         prefill = asked.wish.words or ("" if self._is_request(asked.node) else chat.first_words)
         if prefill and not self._cancelled and chat.model is not None:
             shown = "" if asked.wish.words else prefill
-            chat.host.ask(Tokenize(prefill), partial(self._hear_prefill, asked, event.ids, whole, shown))
+            chat.host.send_command(Tokenize(prefill), partial(self._hear_prefill, asked, event.ids, whole, shown))
         else:
             self._begin_reply(asked, event.ids, [], "", whole=whole)
 
@@ -190,14 +192,14 @@ class Turns:
         if isinstance(event, Tokenized):
             self._begin_reply(asked, ids, event.ids, prefill, whole=whole)
         elif isinstance(event, Failed):
-            self._refuse(asked, event)
+            self._refuse_turn(asked, event)
 
     def _begin_reply(self, asked: _Asked, ids: list[int], forced: list[int], prefill: str, *, whole: bool) -> None:
         """Start the reply with these tokens, those of `prefill`, if they fit into the context."""
         chat, turn, model = self._chat, asked.node, self._chat.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
-        length = asked.session.conversation.length(turn.number) + len(forced)
+        length = asked.session.conversation.count_ids(turn.number) + len(forced)
         if self._cancelled or model is None:
             self._take_back(asked)
         elif length > model.context:
@@ -216,7 +218,7 @@ class Turns:
             beginning = ReplyBeginning(
                 turn,
                 len(turn.ids),
-                seed=chat.seed(),
+                seed=chat.choose_seed(),
                 done=0,
                 longer=len(forced),  # what is forced does not count as drawn
                 limit=max(model.context // SUMMARY, 1) if is_request else 0,
@@ -227,27 +229,27 @@ class Turns:
             )
             self._replies.start(beginning)
 
-    def _refuse(self, asked: _Asked, failure: Failed) -> None:
+    def _refuse_turn(self, asked: _Asked, failure: Failed) -> None:
         self._take_back(asked)
-        self._chat.fail(failure)
+        self._chat.report_failure(failure)
 
     def _take_back(self, asked: _Asked) -> None:
         """Remove an unsent turn from its chat and give its text back to the composer."""
         chat, text = self._chat, asked.node.written
-        self._drop(asked)
+        self._drop_turn(asked)
         if self._request is not None and self._request[1] is asked.node:
             (full, _), self._request = self._request, None
             self._show_again(full)
             text = full.text if full.failure is not None else ""
         chat.give_back(asked.session, text if asked.wish.unsent is None else asked.wish.unsent)
-        chat.enter("idle")
-        chat.changed(PathChanged(), StatusChanged())
+        chat.enter_phase("idle")
+        chat.add_changes(PathChanged(), StatusChanged())
 
     @staticmethod
-    def _drop(asked: _Asked) -> None:
+    def _drop_turn(asked: _Asked) -> None:
         """Remove a turn from its chat and show the leaf from before."""
         tree, leaf = asked.session.conversation, asked.session.conversation.leaf
-        tree.drop(asked.node)
+        tree.drop_node(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now
             tree.leaf = leaf
         elif asked.before is not None and not tree.is_hidden(asked.before):
@@ -261,7 +263,7 @@ class Turns:
         full, chat.full = chat.full, None
         if full is None:
             return
-        chat.changed(StatusChanged())
+        chat.add_changes(StatusChanged())
         if way != "stop" and chat.phase == "idle":
             self._handle_full(full, way)
         elif full.failure is not None:
@@ -280,7 +282,7 @@ class Turns:
         cut, self._replies.cut = self._replies.cut, None
         if self._request is not None:
             (full, request), self._request = self._request, None
-            summary = next(iter(full.session.conversation.children(request.number)), None)
+            summary = next(iter(full.session.conversation.list_children(request.number)), None)
             ended = summary is not None and summary.finished is not None and summary.finished.reason != "user"
             if summary is not None and ended and summary.text().strip() and full.session is chat.session:
                 self._send(full, Omission(full.turns, summary.number))
@@ -289,9 +291,9 @@ class Turns:
                 chat.give_back(full.session, full.text)
             self._show_again(full)
         elif cut is not None and tree.leaf == cut.number:  # the reply can be regenerated with more room
-            head = turns_of(tree.path(cut.number))[-1][0].node
+            head = turns_of(tree.find_path(cut.number))[-1][0].node
             made_room = head.omitted is not None and chat.on_full != "ask"
-            turns = None if made_room else self._turns_to_omit(head.parent, head.omitted, tree.length(cut.number))
+            turns = None if made_room else self._turns_to_omit(head.parent, head.omitted, tree.count_ids(cut.number))
             if turns is not None:
                 parent = tree.nodes[head.parent] if head.parent is not None else None
                 self._ask_about(Full(chat.session, head.written, parent, head.at, cut.number, turns))
@@ -311,20 +313,20 @@ class Turns:
         )
         chat, tree, turn = self._chat, self._chat.conversation, asked.node
         if asked.wish.words or asked.session is not chat.session or tree.leaf != turn.number:
-            self._refuse(asked, failure)
+            self._refuse_turn(asked, failure)
             return
-        self._drop(asked)
-        chat.enter("idle")
-        chat.changed(PathChanged())
+        self._drop_turn(asked)
+        chat.enter_phase("idle")
+        chat.add_changes(PathChanged())
         if self._request is not None and self._request[1] is turn:
             (full, _), self._request = self._request, None
-            chat.changed(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
+            chat.add_changes(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
             self._handle_full(full, "drop")
             return
         turns = self._turns_to_omit(turn.parent, turn.omitted, length)
         if turns is None:
             chat.give_back(asked.session, turn.written if asked.wish.unsent is None else asked.wish.unsent)
-            chat.fail(failure)
+            chat.report_failure(failure)
             return
         parent = tree.nodes[turn.parent] if turn.parent is not None else None
         full = Full(chat.session, turn.written, parent, turn.at, tree.leaf, turns, failure, asked.wish)
@@ -338,28 +340,28 @@ class Turns:
         if chat.on_full == "ask":
             self._replies.held = True  # what else was written waits, too
             chat.full = full
-            chat.changed(StatusChanged())
+            chat.add_changes(StatusChanged())
         else:
             self._handle_full(full, next(known for known in WAYS if known == chat.on_full))
 
     def _handle_full(self, full: Full, way: Way) -> None:
         if way == "summarise" and full.can_summarise and full.parent is not None:
-            last = turns_of(full.session.conversation.path(full.parent.number))[full.turns - 1][-1]
+            last = turns_of(full.session.conversation.find_path(full.parent.number))[full.turns - 1][-1]
             at = full.at if last.node is full.parent else last.count
-            self._request = full, self.begin(REQUEST, last.node, at)
+            self._request = full, self.begin_turn(REQUEST, last.node, at)
         elif way != "stop":
             self._send(full, Omission(full.turns))
         elif full.failure is not None:
             self._chat.give_back(full.session, full.text)
-            self._chat.fail(full.failure)
+            self._chat.report_failure(full.failure)
 
     def _send(self, full: Full, omitted: Omission) -> None:
-        self.begin(full.text, full.parent, full.at, omitted, wish=full.wish)
+        self.begin_turn(full.text, full.parent, full.at, omitted, wish=full.wish)
 
     def _turns_to_omit(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
         """Count the turns before a message that have to be left out; None where that does not help."""
         model, tree = self._chat.model, self._chat.conversation
-        path = tree.path(leaf) if leaf is not None else []
+        path = tree.find_path(leaf) if leaf is not None else []
         turns = turns_of(path)
         omitted = omitted or omission_of(path)
         gone = omitted.turns if omitted is not None else 0
@@ -376,4 +378,4 @@ class Turns:
         if full.session is self._chat.session:
             full.session.conversation.leaf = full.leaf
             full.session.save_leaf()
-            self._chat.changed(PathChanged())
+            self._chat.add_changes(PathChanged())

@@ -71,7 +71,7 @@ def _sessions() -> Iterable[tuple[str, str]]:
     with closing(database.connect_to_read(paths.store_file())) as db:
         yield "last", "the latest chat"
         which = {"limit": _CHATS, "offset": 0, "deleted": False, "lessons": False}
-        yield from [(one.id, one.title) for one in search.newest(db, which)]
+        yield from [(one.id, one.title) for one in search.list_newest(db, which)]
 
 
 def _themes() -> Iterable[tuple[str, str]]:

@@ -60,10 +60,10 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
 
 
 def _made(flag: str, value: Any) -> Constraint:
-    from termchat.decoding.constraint import Constraint, choice
+    from termchat.decoding.constraint import Constraint, make_choice
 
     if flag == "--choice":
-        return choice(value)
+        return make_choice(value)
     if flag == "--regex":
         return Constraint("regex", value)
     name, text = _text(flag, value)

@@ -35,7 +35,7 @@ def _found(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
     Raises:
         EngineError: there is none, or it cannot be used.
     """
-    from termchat.chat.opening import choose
+    from termchat.chat.opening import choose_model
     from termchat.config.fields import EngineSettings
     from termchat.config.settings import load
     from termchat.models.errors import ModelError
@@ -43,7 +43,7 @@ def _found(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
     plain = EngineSettings().of_model
     said = {name: getattr(spec, name) for name in plain if name in spec.said or getattr(spec, name) != plain[name]}
     try:
-        chosen = choose(load(said), spec.path)
+        chosen = choose_model(load(said), spec.path)
     except ModelError as error:
         raise EngineError("model", f"{spec.engine.shown}: {error.message}", error.hint) from error
     found = chosen.spec

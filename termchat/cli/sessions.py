@@ -139,9 +139,9 @@ def show(*, session: str, as_json: bool) -> None:
             "system": conversation.system,
             "raw": conversation.raw,
             "tuning": msgspec.to_builtins(info.tuning),
-            "branches": len(conversation.leaves()),
+            "branches": len(conversation.list_leaves()),
             "tokens": sum(len(node.tokens) for node in conversation.nodes.values()),
-            "turns": [{"role": role, "text": text} for role, text in conversation.turns()],
+            "turns": [{"role": role, "text": text} for role, text in conversation.list_turns()],
         }
     )
 
@@ -214,7 +214,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
     FILE is written completely or not at all.
     """
     from termchat.conversation.transcripts import export as exporting
-    from termchat.conversation.transcripts.transcript import TranscriptError, held
+    from termchat.conversation.transcripts.transcript import TranscriptError, limit_records
 
     if output == "-" and sys.stdout is None:
         complain("stdout is closed")
@@ -226,7 +226,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
         nodes = stored.conversation.nodes
 
         def records(number: int) -> Iterator[Record]:
-            return held(nodes[number], store.records(found, number))
+            return limit_records(nodes[number], store.records(found, number))
 
         chosen = FORMATS[form] if form else None
         try:
@@ -265,9 +265,9 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     with opened() as store:
         for file in files:
             try:
-                with importing.readable(file) as path:
+                with importing.open_readable(file) as path:
                     for transcript in importing.chats(path, FORMATS[form] if form else None):
-                        click.echo(importing.keep(store, transcript))
+                        click.echo(importing.keep_transcript(store, transcript))
                         title = one_line(transcript.conversation.title or "a chat", 60)
                         click.echo(f"imported {title}", err=True)
                         if transcript.halves:

@@ -116,7 +116,7 @@ def run(
             raise click.UsageError("--draft does not work with --beams")
         if chosen.tuning.draft == "model":
             raise click.UsageError("a draft model drafts for one reply at a time: use --draft ngram with several walks")
-    further = replies - 1 if plan is None else plan.seed(0, plan.group.size - 1)
+    further = replies - 1 if plan is None else plan.choose_seed(0, plan.group.size - 1)
     if chosen.tuning.seed is not None and chosen.tuning.seed + further > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
     if piped:

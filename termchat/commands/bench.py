@@ -207,7 +207,7 @@ class VerifyCosts(msgspec.Struct, frozen=True):
         if not costs:
             return None
         rows = max(costs, key=lambda rows: rows / costs[rows])
-        even = breaks_even(BatchTimes(costs).of, MOST_DRAFTED)
+        even = breaks_even(BatchTimes(costs).read_cost, MOST_DRAFTED)
         return cls(measured.threads, costs, even, rows / costs[rows], rows - 1)
 
 
@@ -353,7 +353,7 @@ def _measure_batches(
     chosen = {name: report.settings.get(name, 0) for name in ("threads", "threads_batch", "prefill_batch")}
     bench.load(msgspec.structs.replace(spec, **chosen))  # as it will be loaded
     share = min(clock.share(1 / 4), _LONGEST_BATCHES) / 2
-    measured = bench.batches(share).joined(bench.batches(share, _CELLS))
+    measured = bench.batches(share).join_with(bench.batches(share, _CELLS))
     clock.tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in measured.batch_times.items())}")
     return measured
 

@@ -17,7 +17,7 @@ from termchat.conversation.causes_text import (
 )
 from termchat.conversation.node import Node
 from termchat.conversation.recorded_reply import RecordedReply, reply_on_record
-from termchat.conversation.transcripts.importing import readable
+from termchat.conversation.transcripts.importing import open_readable
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.versions import Versions
@@ -73,7 +73,7 @@ def _lines(why: WhyDifferent, left: int, right: int) -> Iterator[str]:
 
 
 def _read(path: Path) -> Transcript:
-    with readable(path) as file:
+    with open_readable(path) as file:
         return read(file)
 
 
@@ -113,9 +113,9 @@ def _last(transcript: Transcript) -> int:
 def _version_before(transcript: Transcript, right: int) -> int:
     """The other version of a reply that was begun before it, else after it; else the reply before it in the file."""
     conversation = transcript.conversation
-    spans = conversation.reply(right) if right in conversation.nodes else []
+    spans = conversation.find_reply(right) if right in conversation.nodes else []
     if spans:
-        this, ends = Versions(conversation).of(spans[0].node, spans[-1].node)
+        this, ends = Versions(conversation).find_versions(spans[0].node, spans[-1].node)
         if len(ends) > 1:
             return ends[this - 1 if this else 1]
     before = [node.number for node in _replies(transcript) if node.number < right]

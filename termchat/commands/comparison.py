@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import After, Condition, Length, describe
+from termchat.decoding.conditions import After, Condition, Length, format_condition
 from termchat.decoding.constraint import INCOMPLETE
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token, to_dict
 from termchat.engine.port import Event
@@ -132,7 +132,7 @@ class ReplyComparison:
     def _cut_off(self, was: Finished, now: Finished, last: Token, last_now: Token) -> Finished:
         """The end as it is on record if it can be true: the reply ends now for having so many tokens, and lets its text out."""
         now = msgspec.structs.replace(now, held=(last_now.text + now.held).removeprefix(last.text))
-        if now.reason != "user" and now.why != describe(self._limit):
+        if now.reason != "user" and now.why != format_condition(self._limit):
             return now
         length = last.position + 1
         shared = (
@@ -171,7 +171,7 @@ def is_cut_off(node: Node) -> bool:
     end = node.finished
     if end is None or end.reason != "rule":
         return end is not None and end.reason in ("user", "context")
-    return any(is_timed(c) and describe(c) == end.why for c in node.settings[-1].conditions)
+    return any(is_timed(c) and format_condition(c) == end.why for c in node.settings[-1].conditions)
 
 
 def is_drafted_inexactly(node: Node) -> bool:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from termchat import atomic, paths, regular_files
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
-from termchat.conversation.transcripts.inert import inert
+from termchat.conversation.transcripts.inert import make_inert
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
@@ -140,17 +140,19 @@ def _results(conversation: Conversation) -> list[tuple[Node, str]]:
     """The replies that are over, in the order in which they were made. Of each group it is one, and what it stands for: the
     best one, or where none is better, that from which the chat went on."""
     found = [(node, "") for node in finished_replies(conversation)]
-    shown = {span.node.number for span in conversation.path()}
-    for group in groups(conversation):
+    shown = {span.node.number for span in conversation.find_path()}
+    for group in list_groups(conversation):
         walks = {walk: node for walk, node in group.nodes.items() if node.finished is not None}
         if not walks:
             continue
         count = len(group.nodes)
-        ranked = group.ranking().walks if group.group.kind in RANKED else []
+        ranked = group.rank_replies().walks if group.group.kind in RANKED else []
         if (best := next((one for one in ranked if one.walk in walks), None)) is not None:
             found.append((walks[best.walk], _best(best, group, count)))
             continue
-        gone_on = [walk for walk, node in walks.items() if node.number in shown or conversation.children(node.number)]
+        gone_on = [
+            walk for walk, node in walks.items() if node.number in shown or conversation.list_children(node.number)
+        ]
         walk = next(iter([*gone_on, *walks]))
         label = f" ({group.labels[walk]})" if group.labels[walk] else ""
         found.append((walks[walk], f"walk {walk + 1} of {count}{label}"))
@@ -273,7 +275,7 @@ def _fenced(text: str) -> list[str]:
     shown = sanitize(text)
     longest = max((len(run) for run in re.findall(r"`{3,}", shown)), default=2)
     fence = "`" * (longest + 1)
-    return inert("\n".join([f"{fence}text", *shown.split("\n"), fence])).split("\n")
+    return make_inert("\n".join([f"{fence}text", *shown.split("\n"), fence])).split("\n")
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------

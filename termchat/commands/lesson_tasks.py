@@ -123,7 +123,7 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
         chat.loading.load(spec, heeds=found.recommendations)
         measuring = ClaimMeasuring(chat, lesson.claims)
         while not measuring.done:
-            chat.pump(0.05)
+            chat.pump_events(0.05)
             measuring.pump()
             if chat.failure is not None:
                 raise EngineError(chat.failure.kind, chat.failure.message, chat.failure.hint)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from termchat.conversation.tree import Node, Span
 from termchat.conversation.walk_groups import walked_of
-from termchat.decoding.ranking import agreement, left_out, tally
+from termchat.decoding.ranking import compute_agreement, left_out, count_votes
 from termchat.decoding.records import Ranking
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import one_line
@@ -20,10 +20,10 @@ def ranking_lines(plan: WalkPlan, nodes: Mapping[int, Node], ranking: Ranking) -
     if plan.group.kind not in ("best", "vote"):
         return
     walked = {walk: walked_of(walk, [Span(node, len(node.ids))]) for walk, node in nodes.items()}
-    counted = tally(ranking, {walk: one.text for walk, one in walked.items()})
+    counted = count_votes(ranking, {walk: one.text for walk, one in walked.items()})
     missing = left_out(ranking)
     if plan.group.kind == "vote":
-        votes, share = sum(each.votes for each in counted), agreement(counted)
+        votes, share = sum(each.votes for each in counted), compute_agreement(counted)
         for each in counted:
             percent = f" ({share:.0%})" if each is counted[0] and share is not None else ""
             yield f"{one_line(each.text, _LONGEST)}: {each.votes} of {votes} votes{percent}, {walks_named(each.walks)}"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.opening import choose, elsewhere
+from termchat.chat.opening import choose_model, choose_elsewhere
 from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apart
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, replayed, request_replies
@@ -24,13 +24,13 @@ from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
-from termchat.conversation.transcripts.importing import readable
+from termchat.conversation.transcripts.importing import open_readable
 from termchat.conversation.transcripts.jsonl_reader import Transcript, read
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Beams, Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
-from termchat.engine.abilities import refused
+from termchat.engine.abilities import find_refusal
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     BatchesMeasured,
@@ -91,7 +91,7 @@ def replay(
     """
     engine = make_engine(paths.log_file())
     try:
-        with readable(path) as file:
+        with open_readable(path) as file:
             transcript = read(file)
         note: Tell = (lambda _: None) if as_json else (lambda line: tell(sanitize(line)))
         again = _Replay(config, transcript, engine, note, walk, anywhere=anywhere)
@@ -250,14 +250,16 @@ class _Replay:
     def _load(self, node: Node, start: Start) -> None:
         """Loads the recorded model in the recorded way, unless it is loaded with just the cells that were kept."""
         spec = self._spec_for(self._most_threads(start))
-        offered = _common(self._cells, self._transcript.conversation.prompt(node.number))
+        offered = _common(self._cells, self._transcript.conversation.list_prompt(node.number))
         lost = node.prefill is not None and node.prefill.reused < offered
         if spec == self._spec and (self._anywhere or not lost):
             return
         number = self._engine.send(Load(spec))
         for event in self._events(number):
             if isinstance(event, Loaded):
-                why = refused("seeds", event.info.abilities.features(), event.info.abilities, spec.engine.shown)
+                why = find_refusal(
+                    "seeds", event.info.abilities.list_features(), event.info.abilities, spec.engine.shown
+                )
                 if why is not None:
                     raise ReplayError(*why)
                 self._spec, self._cells, self._made = spec, [], []
@@ -298,10 +300,10 @@ class _Replay:
                     f"the transcript's model {name!r} is neither in the catalogue nor on this disk",
                     f"pass its file with --model, for example {start.model.path}",
                 )
-            self._found[key] = choose(self._config, str(file)).spec
+            self._found[key] = choose_model(self._config, str(file)).spec
         if key not in self._found:
             there = msgspec.structs.replace(address, model=name or "")
-            choice = elsewhere(self._config, there) if address.url else choose(self._config, name)
+            choice = choose_elsewhere(self._config, there) if address.url else choose_model(self._config, name)
             self._found[key] = choice.spec
         spec = self._found[key]
         if self._on_server:  # how it runs is the server's own affair
@@ -316,7 +318,7 @@ class _Replay:
                 "fast_prefill": False,
             }
         chat = self._transcript.conversation
-        longest = max(len(chat.prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
+        longest = max(len(chat.list_prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
         try:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
@@ -343,7 +345,7 @@ class _Replay:
         known = None if self._anywhere else shapes_of_prompt(self._transcript.conversation, nodes[0].number)
         fixed = self._fixed_threads
         prompt = Prompt(
-            self._transcript.conversation.prompt(nodes[0].number),
+            self._transcript.conversation.list_prompt(nodes[0].number),
             [Shape(shape.rows, fixed or shape.threads) for shape in known or ()],
         )
         replies = [self._replayed(node) for node in nodes]
@@ -423,7 +425,7 @@ class _Replay:
 
     def _keep_for(self, node: Node) -> None:
         """Goes on with the cells of a walk that was made just now, if those on record did."""
-        ids = self._transcript.conversation.prompt(node.number)
+        ids = self._transcript.conversation.list_prompt(node.number)
         reused = node.prefill.reused if node.prefill is not None else 0
         if len(self._made) < 2 or reused <= _common(self._cells, ids):
             return

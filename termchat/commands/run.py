@@ -34,7 +34,7 @@ from termchat.engine.abilities import (
     Feature,
     Refused,
     most_of,
-    refused,
+    find_refusal,
     refused_constraint,
     refused_knobs,
     refused_rule,
@@ -138,7 +138,7 @@ def _answer(
     if isinstance(spec, Failed):
         return _fail(printer, spec)
     most, name = most_of(spec.engine), spec.engine.shown if spec.engine.url else "this engine"
-    known = partial(refused, offers=most.features(), abilities=most, name=name)
+    known = partial(find_refusal, offers=most.list_features(), abilities=most, name=name)
     _check_abilities(config, asked, name, known, most)  # before anything is loaded
     session = Session(
         tuning=config.tuning,
@@ -154,13 +154,13 @@ def _answer(
         keep_logits=False,
         step_by_step_text=config.step_by_step_text,
     )
-    chat.constrain(asked.constraint)
+    chat.set_constraint(asked.constraint)
     chat.loading.load(spec, _drafter(config) if asked.plan is None else None, heeds=config.recommendations)
     if spec.engine.url:
         ended = _wait(chat, printer, signals)  # for the model, which tells what the engine can
         if ended:
             return ended
-    _check_abilities(config, asked, name, chat.refused, chat.abilities)
+    _check_abilities(config, asked, name, chat.find_refusal, chat.abilities)
     if asked.plan is not None:
         return _at_once(chat, asked, prompt, printer, signals)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
@@ -230,7 +230,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
     for number in range(asked.replies):
         printer.number = number + 1
         if seed is not None:
-            chat.session.update(tuning=chat.tuning.turned({"seed": seed + number}))
+            chat.session.update_settings(tuning=chat.tuning.turn_knobs({"seed": seed + number}))
         if asked.prefill:
             chat.begin_with(asked.prefill)
         if number:
@@ -241,7 +241,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
         if ended:
             return ended
         which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
-        node = chat.conversation.reply()[-1].node
+        node = chat.conversation.find_reply()[-1].node
         code = _complain_of(chat.conversation, node, which) or code
         _tell_not_drafted(chat, [node])
         if node.finished is not None and node.finished.reason == "context":
@@ -263,7 +263,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     group = chat.walks.shown
     if group is None or ended == FAILED:
         return ended or FAILED
-    ranking = group.ranking()
+    ranking = group.rank_replies()
     printer.ranked(group.nodes, ranking)
     nodes = sorted(group.nodes.items())
     codes = [_complain_of(chat.conversation, node, f"walk {walk + 1}") for walk, node in nodes]
@@ -343,7 +343,7 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
     from termchat.conversation.transcripts.transcript import TranscriptError
 
     try:
-        with importing.readable(asked.messages) as file:
+        with importing.open_readable(asked.messages) as file:
             found = list(islice(importing.chats(file, FORMATS["openai"]), 2))
     except TranscriptError as error:
         raise QuestionError(error.message, error.hint) from None
@@ -355,17 +355,17 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
     if chat.system and config.origin["system"] == FLAG:
         raise QuestionError(f"--system is given, but {file.name} has a system message, too", "Remove one of them.")
     chat.first_system = chat.system or config.system
-    last = chat.path()[-1].node
+    last = chat.find_path()[-1].node
     if last.failed is not None:  # stands for the missing reply to the last message
-        chat.drop(last)
-        last = chat.path()[-1].node
+        chat.drop_node(last)
+        last = chat.find_path()[-1].node
     if asked.prompt is not None:
         return chat, asked.prompt
     if last.role == "assistant":
         raise QuestionError(
             f"the last message in {file.name} is the assistant's", "End with a user message, or pass one as PROMPT."
         )
-    chat.drop(last)
+    chat.drop_node(last)
     return chat, last.written
 
 
@@ -375,7 +375,7 @@ def _wait(chat: Chat, printer: Printer, signals: _Signals) -> int:
     stopped: float | None = None
     going = True
     while going:
-        for change in chat.pump(0.05):
+        for change in chat.pump_events(0.05):
             if isinstance(change, Notice) and change.severity != "information":
                 complain(change.message, change.hint)
                 refused = refused or change.severity == "error"

@@ -113,7 +113,7 @@ class WalksPrinter(TextPrinter):
         if walk is None:
             return
         if isinstance(record, Start):
-            named = ", ".join(filter(None, (self._plan.label(walk), f"seed {record.seed}")))
+            named = ", ".join(filter(None, (self._plan.label_walk(walk), f"seed {record.seed}")))
             self._waiting[walk].append(
                 self._heading(f"walk {walk + 1} of {self._plan.group.size}, {named}", first=not walk)
             )

@@ -69,5 +69,5 @@ def _objects(tokenized: Tokenized) -> Iterator[dict[str, object]]:
 
 def _in_line(tokenized: Tokenized) -> str:
     """The pieces with borders between them; a line ends where one of the text ends."""
-    shown = _BORDER.join(tokenized.shown())
+    shown = _BORDER.join(tokenized.show_tokens())
     return shown.replace(f"⏎{_BORDER}", "⏎\n")

@@ -32,7 +32,7 @@ def followed(
                 origin[name] = MODEL
             except ValueError as error:
                 problems.append(f"the model's recommendation is ignored: {error}")
-    return tuning.turned(turned), origin, problems
+    return tuning.turn_knobs(turned), origin, problems
 
 
 def replaced(

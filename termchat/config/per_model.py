@@ -133,7 +133,7 @@ def keep_rows(measured: Measurement, sha256: str, name: str, file: Path | None =
     tuned = find(sha256, file) or Tuned(sha256, name, machine(), {}, 0.0, 0.0, time())
     before = next((one for one in tuned.rows if one.how == measured.how), measured)
     others = tuple(one for one in tuned.rows if one.how != measured.how)
-    return keep_measured(msgspec.structs.replace(tuned, rows=(*others, before.joined(measured))), file)
+    return keep_measured(msgspec.structs.replace(tuned, rows=(*others, before.join_with(measured))), file)
 
 
 def keep_pick(pick: Pick, file: Path | None = None) -> Path:

@@ -110,7 +110,7 @@ def save(persona: Persona, own: Path | None = None) -> Path:
 
 def differing(tuning: Tuning) -> dict[str, Value]:
     """The knobs that a persona made of these settings would set, by name. The seed is no part of one."""
-    return {name: value for name, value in tuning.differing().items() if name != "seed"}
+    return {name: value for name, value in tuning.find_differing().items() if name != "seed"}
 
 
 def _persona(known: Presets, name: str, table: Mapping[str, Any], *, own: bool) -> Persona:

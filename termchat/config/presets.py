@@ -83,7 +83,7 @@ def load(own: Path | None = None) -> Presets:
 
 def of_tuning(name: str, tuning: Tuning, description: str = "") -> Preset:
     """The chain as it stands, as the user's preset."""
-    named = {knob: value for knob, value in tuning.differing().items() if knob in _MAY}
+    named = {knob: value for knob, value in tuning.find_differing().items() if knob in _MAY}
     return Preset(name, named, description, own=True)
 
 

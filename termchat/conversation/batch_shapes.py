@@ -21,7 +21,7 @@ def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str 
     bits of one thread. Cells that a chat took over from another one count as one batch, if they were within its first; where
     more is not known, the answer is None. So it is where the cells were not of the `kv_type` that is asked for.
     """
-    runs = [span for span in conversation.path(leaf) if span.node.prefill is not None]
+    runs = [span for span in conversation.find_path(leaf) if span.node.prefill is not None]
     if not runs:
         return []
     node, count = runs[-1].node, runs[-1].count
@@ -92,7 +92,7 @@ def _find_walks(conversation: Conversation, group: int, newest: int) -> list[Nod
 
 def _cached_ids(conversation: Conversation, run: Node) -> array[int]:
     try:
-        return conversation.cells(run.number) if run.start is not None else array("i")
+        return conversation.list_cells(run.number) if run.start is not None else array("i")
     except OverflowError:  # one of them is no token's
         return array("i")
 
@@ -101,7 +101,7 @@ def _count_shared(conversation: Conversation, node: Node) -> dict[int, int]:
     """Count, for the nodes before a node on its path, how many of its first ids they share."""
     found: dict[int, int] = {}
     length = 0
-    for span in conversation.path(node.number):
+    for span in conversation.find_path(node.number):
         if span.node.whole:
             found, length = {}, 0
         length += span.count

@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from termchat.conversation.recorded_reply import RecordedReply, RecordedStep
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import list_values
 from termchat.decoding import dice
 from termchat.decoding.biases import BANNED
-from termchat.decoding.conditions import describe
+from termchat.decoding.conditions import format_condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.constraint import shown as constraint_shown
+from termchat.decoding.constraint import format_constraint as constraint_shown
 from termchat.decoding.records import TAIL, Finished, SettingsRecord, Token
-from termchat.decoding.redraw import redrawn
+from termchat.decoding.redraw import redraw_step
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 
@@ -102,7 +102,7 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
     if found:
         found += (msgspec.structs.replace(cause, evidence="excluded") for cause in factors)
     else:
-        found = _weighed(one, other, factors, shift)
+        found = _weigh_causes(one, other, factors, shift)
     found.sort(key=lambda cause: _ORDER.index(cause.evidence))
     return WhyDifferent(index, one, other, tuple(found), shift)
 
@@ -144,12 +144,14 @@ def contradicts(step: RecordedStep) -> bool:
 
 
 def _compare_ends(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
-    ends = (_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other)))
+    ends = (
+        _describe_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other))
+    )
     yield _cause_of("ended", "end of the reply", ends, evidence="shown")
     end = left.finished if one.id is None else right.finished
     if one.settings is None or other.settings is None or end is None:
         return
-    before, after = values(one.settings), values(other.settings)
+    before, after = list_values(one.settings), list_values(other.settings)
     settings = [
         (name, reason, (KNOBS[name].show(before[name]), KNOBS[name].show(after[name])))
         for name, reason in (("stop", "stop"), ("max_tokens", "length"))
@@ -161,13 +163,13 @@ def _compare_ends(left: RecordedReply, right: RecordedReply, one: RecordedStep, 
         yield _cause_of("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
 
 
-def _end(finished: Finished | None) -> str:
+def _describe_end(finished: Finished | None) -> str:
     return "cut off" if finished is None else f"{finished.reason} {finished.detail}".strip()
 
 
 def _rule_texts(settings: SettingsRecord) -> str:
     rules = (rule for rule in settings.conditions if rule.__struct_config__.tag not in ("stop", "length"))
-    return ", ".join(describe(rule) for rule in rules if rule.action == "stop") or "none"
+    return ", ".join(format_condition(rule) for rule in rules if rule.action == "stop") or "none"
 
 
 # --- what the draw was made with -------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def _compare_knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cau
         stage = KNOBS[name].stage
         if stage in told:
             continue
-        if stage is not None and STAGES[stage].active(one) != STAGES[stage].active(other):
+        if stage is not None and STAGES[stage].is_active(one) != STAGES[stage].is_active(other):
             told.add(stage)
         shown = (KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other))
         yield _cause_of("order" if name == "order" else "knob", name, shown)
@@ -247,7 +249,7 @@ def _find_beginning(left: RecordedReply, right: RecordedReply, index: int, name:
             return _applied_constraint(settings)
         return getattr(settings.samplers, name)
 
-    pairs = [*zip(left.settings(), right.settings(), strict=False)][: index + 1]
+    pairs = [*zip(left.iterate_settings(), right.iterate_settings(), strict=False)][: index + 1]
     since = index
     while since and value(pairs[since - 1][0]) != value(pairs[since - 1][1]):
         since -= 1
@@ -343,7 +345,7 @@ def _find_shift(
         return None
     if same and len(common) >= fewest - 1:  # a drawn token beyond the highest may be in one alone
         return None
-    pairs = zip(left.numbers(), right.numbers(), strict=False)
+    pairs = zip(left.iterate_numbers(), right.iterate_numbers(), strict=False)
     since = next((at for at, (a, b) in enumerate(pairs) if at < index and a != b), index)
     apart = max(moved) - min(moved) if moved else None
     return LogitShift(max(map(abs, moved), default=None), distance, since, apart)
@@ -372,7 +374,7 @@ def is_comparable(one: RecordedStep, other: RecordedStep) -> bool:
     return bool(listed[0] & listed[1])
 
 
-def lead(token: Token, winner: int, other: int) -> float | None:
+def measure_lead(token: Token, winner: int, other: int) -> float | None:
     """Return by how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
     compare; at temperature 0 in the model's logits. None if a candidate was cut or not recorded."""
     found = {candidate.id: candidate for candidate in token.candidates}
@@ -396,7 +398,9 @@ _ALONE = ("prompt", "model")
 """What changes logits by much more than the way of computing them does."""
 
 
-def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], shift: LogitShift | None) -> list[Cause]:
+def _weigh_causes(
+    one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], shift: LogitShift | None
+) -> list[Cause]:
     """Return the causes with their evidence, as far as steps can be drawn again."""
     drawn = [_test_exchange(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
     origins = [cause for cause in factors if cause.kind not in _EXCHANGES]
@@ -474,7 +478,7 @@ def _make_near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, ev
     for step, rival in ((one, other), (other, one)):
         ahead = None
         if step.token is not None and step.id is not None and rival.id is not None:
-            ahead = lead(step.token, step.id, rival.id)
+            ahead = measure_lead(step.token, step.id, rival.id)
         margins.append("the other was cut" if ahead is None else f"{ahead:.3g} ahead")
     moved = f"the logits differ by up to {shift.largest:.3g}" if shift.largest is not None else ""
     return _cause_of("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
@@ -509,7 +513,7 @@ def _test_exchange(one: RecordedStep, other: RecordedStep, cause: Cause | None) 
 
 def _draw_again(step: RecordedStep, made: _DrawInputs) -> int | None:
     assert step.token is not None
-    return redrawn(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
+    return redraw_step(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
 
 
 def _exchange_input(made: _DrawInputs, theirs: _DrawInputs, cause: Cause) -> _DrawInputs:
@@ -520,7 +524,7 @@ def _exchange_input(made: _DrawInputs, theirs: _DrawInputs, cause: Cause) -> _Dr
     if cause.kind == "state":
         return made._replace(state=theirs.state)
     stage = STAGES.get(KNOBS[cause.name].stage or "")
-    turned = stage is not None and stage.active(made.samplers) != stage.active(theirs.samplers)
+    turned = stage is not None and stage.is_active(made.samplers) != stage.is_active(theirs.samplers)
     names = stage.knobs if stage is not None and turned else (cause.name,)
     if cause.name == "logit_bias":
         made = made._replace(bias=theirs.bias)

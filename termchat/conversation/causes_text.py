@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_comparable, is_greedy, lead
+from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_comparable, is_greedy, measure_lead
 from termchat.conversation.recorded_reply import RecordedStep
 from termchat.decoding.records import Candidate, Token, is_taken, to_dict
 from termchat.decoding.stages import TEMPERATURE
@@ -103,7 +103,7 @@ def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator
     measure = "in logits" if is_greedy(left.token) else "in logit/temperature + noise"
     pairs = ((names[0], left.token, right.token), (names[1], right.token, left.token))
     for name, token, other in pairs:
-        ahead = lead(token, token.id, other.id)
+        ahead = measure_lead(token, token.id, other.id)
         if ahead is not None:
             side = "ahead of" if ahead >= 0 else "behind"
             yield f"{name}: {token_name(token)} {abs(ahead):.6g} {side} {token_name(other)} {measure}"

@@ -41,7 +41,7 @@ class DraftColumns:
 
     __hash__ = None  # type: ignore[assignment]  # it grows
 
-    def append(self, index: int, draft: Draft) -> None:
+    def append_draft(self, index: int, draft: Draft) -> None:
         """Add the draft of a token behind all others."""
         if self._goes_on(index, draft):
             self.told[-1] += 1
@@ -59,13 +59,13 @@ class DraftColumns:
             self.texts.setdefault(token.id, token.text)
         self.ends.append(len(self.ids))
 
-    def at(self, index: int) -> Draft | None:
+    def find_draft(self, index: int) -> Draft | None:
         """Return the draft of a token."""
         place = bisect_right(self.begins, index) - 1
         step = index - self.begins[place] if place >= 0 else 0
         if place < 0 or step >= self.told[place]:
             return None
-        first, end = self._bounds(place)
+        first, end = self._find_bounds(place)
         ids = self.ids[first + step : first + step + 1] if step else self.ids[first:end]
         return Draft(
             self.names[self.drafters[place]],
@@ -80,7 +80,7 @@ class DraftColumns:
         times = list(us[begin:end])
         for place in range(max(bisect_right(self.begins, begin) - 1, 0), bisect_right(self.begins, end - 1)):
             first, told = self.begins[place], self.told[place]
-            ids, ids_end = self._bounds(place)
+            ids, ids_end = self._find_bounds(place)
             has_bonus = told == self.accepted[place] == ids_end - ids and not any(us[first + told : first + told + 1])
             for at in range(max(first, begin), min(first + told + has_bonus, end)):
                 times[at - begin] = us[first] // (1 + ids_end - ids)
@@ -94,13 +94,13 @@ class DraftColumns:
         """Return whether a draft is the next token of the newest round."""
         if not self.begins or draft.us or self.names[self.drafters[-1]] != draft.by:
             return False
-        step, (first, end) = self.told[-1], self._bounds(len(self.begins) - 1)
+        step, (first, end) = self.told[-1], self._find_bounds(len(self.begins) - 1)
         if self.begins[-1] + step != index or self.accepted[-1] < step or first + step >= end:
             return False
         following = self.ids[first + step]
         return draft.tokens == [DraftToken(following, self.texts[following])]
 
-    def _bounds(self, place: int) -> tuple[int, int]:
+    def _find_bounds(self, place: int) -> tuple[int, int]:
         return self.ends[place - 1] if place else 0, self.ends[place]
 
     def packed(self) -> bytes:

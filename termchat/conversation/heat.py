@@ -76,24 +76,24 @@ class Measure(NamedTuple):
     rises: bool = False
 
 
-def _column(name: str) -> Callable[[TokenColumns, int, int], Sequence[float]]:
+def _read_column(name: str) -> Callable[[TokenColumns, int, int], Sequence[float]]:
     return lambda tokens, begin, end: getattr(tokens, name)[begin:end]
 
 
 MEASURES: dict[MeasureName, Measure] = {
     "probability": Measure(
-        "probability (model)", _column("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
+        "probability (model)", _read_column("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
         judges=True, rises=True,
     ),
     "after": Measure(
-        "after (chain)", _column("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
+        "after (chain)", _read_column("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
         judges=True, rises=True,
     ),
     "entropy": Measure(
-        "entropy", _column("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
+        "entropy", _read_column("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
     ),
     "rank": Measure(
-        "rank", _column("ranks"), lambda calm: partial(rank_heat, calm=calm), "257 and beyond", "1, the likeliest",
+        "rank", _read_column("ranks"), lambda calm: partial(rank_heat, calm=calm), "257 and beyond", "1, the likeliest",
         judges=True,
     ),
     "time": Measure("time", TokenColumns.row_us, TimeHeat, "4 × the median", "the median"),
@@ -111,7 +111,7 @@ class Heats:
         self._scale = self._measure.scale(calm)
         self._read = bytearray()
 
-    def of(self, tokens: TokenColumns) -> bytearray:
+    def compute_heats(self, tokens: TokenColumns) -> bytearray:
         """Return the heat of all tokens so far; always of the same reply."""
         begin, end = len(self._read), len(tokens)
         if begin < end:

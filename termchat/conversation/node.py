@@ -124,17 +124,17 @@ class TokenColumns:
         begin = self.ends[index - 1] if index else 0
         return TokenStep(
             self.ids[index], bytes(self.data[begin : self.ends[index]]), self.texts[index], self.decode_us[index],
-            self.sample_us[index], self.draft(index),
+            self.sample_us[index], self.find_draft(index),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[TokenStep]:
         return map(self.__getitem__, range(len(self)))
 
-    def draft(self, index: int) -> Draft | None:
+    def find_draft(self, index: int) -> Draft | None:
         """Return the draft of a token."""
-        return None if self.drafts is None else self.drafts.at(index)
+        return None if self.drafts is None else self.drafts.find_draft(index)
 
-    def unlisted(self, index: int) -> float:
+    def read_unlisted(self, index: int) -> float:
         """Return the `Token.unlisted` of a token."""
         return self.states.get(index, {}).get(TAIL, 0.0)
 
@@ -180,7 +180,7 @@ class TokenColumns:
         if {len(getattr(columns, name)) for name in (*_ARRAYS, *_TIES)} != {count}:
             raise ValueError("the columns have different lengths")
         columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought
-        columns.most_unlisted = max(map(columns.unlisted, columns.states), default=0.0)
+        columns.most_unlisted = max(map(columns.read_unlisted, columns.states), default=0.0)
         columns.drafts = None if found.drafts is None else DraftColumns.unpacked(found.drafts)
         return columns
 
@@ -202,7 +202,7 @@ class TokenColumns:
         """1 where a person chose the token."""
         return array("b", bytes(len(self))) if self.searched else self.forced
 
-    def pieces(self) -> Iterator[bytes]:
+    def iterate_pieces(self) -> Iterator[bytes]:
         """Yield the bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
 
@@ -211,7 +211,7 @@ class TokenColumns:
         """Whether the engine sent ids, not only texts."""
         return not self.ids or self.ids[0] != UNKNOWN
 
-    def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
+    def list_signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
         """Return values that tell tokens `begin` to `end` apart: their ids, or hashes of their bytes from an engine without
         ids.
         """
@@ -220,7 +220,7 @@ class TokenColumns:
             return ids
         return [sign_of(id, self[begin + at].bytes) for at, id in enumerate(ids)]
 
-    def append(self, token: Token) -> None:
+    def append_token(self, token: Token) -> None:
         """Add the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
@@ -229,7 +229,7 @@ class TokenColumns:
             self.end_tokens.append(len(self.ids))
         if token.draft is not None:
             self.drafts = self.drafts or DraftColumns()
-            self.drafts.append(len(self.ids), token.draft)
+            self.drafts.append_draft(len(self.ids), token.draft)
         self.ids.append(token.id)
         self.texts.append(token.text)
         self.data += token.bytes
@@ -307,7 +307,7 @@ class Node:
         self.beams: list[Beams] = []
         self.ranking: Ranking | None = None
 
-    def still(self) -> Node:
+    def freeze_node(self) -> Node:
         """Return the node as it is now; one that is done is itself."""
         if self.done:
             return self
@@ -359,7 +359,7 @@ class Node:
     def add(self, record: Record) -> None:
         """Take the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""
         if isinstance(record, Token):
-            self.tokens.append(record)
+            self.tokens.append_token(record)
         elif isinstance(record, Start):
             self.start = record
             self.tokens.searched = record.group is not None and record.group.beams is not None
@@ -387,17 +387,17 @@ class Node:
         if self.role == "user":
             return self.written
         if count is None or count >= len(self.ids):
-            return self.tokens.texts.joined() + self.pending
-        if count >= self.kept():
-            return self.tokens.texts.joined()
-        return self.tokens.texts.joined(count)
+            return self.tokens.texts.join_texts() + self.pending
+        if count >= self.count_kept():
+            return self.tokens.texts.join_texts()
+        return self.tokens.texts.join_texts(count)
 
-    def kept(self) -> int:
+    def count_kept(self) -> int:
         """Return how many of its ids the next turn grows from: all, but for tokens that a stop sequence swallowed whole."""
         if self.finished is None or self.finished.reason != "stop":
             return len(self.ids)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
+        ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.iterate_pieces()))
         decoded = (ends[-1] if ends else 0) + len(decoder.decode(b"", final=True))
         shown = self.tokens.texts.start(len(self.tokens))
         # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stage_state import after
+from termchat.decoding.stage_state import update_state
 
 
 class Position(NamedTuple):
@@ -27,7 +27,7 @@ class Position(NamedTuple):
     constraint: Constraint | None = None
     constraint_begun: int = 0
 
-    def begun(self, constraint: Constraint | None) -> int:
+    def find_begun(self, constraint: Constraint | None) -> int:
         """Return the step with which a constraint begins that is in force from here on, if it is not the one that is."""
         return self.constraint_begun if constraint == self.constraint else self.done
 
@@ -42,7 +42,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     ids = [*before, *node.ids[:index]]
     if node.role == "user":
         return Position(ids, 0, None, None, {})
-    spans = conversation.reply(node.number)
+    spans = conversation.find_reply(node.number)
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in reversed(spans) if span.node.start is not None)
     record = node.settings_before(index)
@@ -67,7 +67,7 @@ def _state_before(spans: Sequence[Span], index: int) -> dict[str, float]:
     state = node.tokens.states[index - 1]
     if node.tokens.forced[index - 1]:
         return state
-    return after(record.samplers, state, node.tokens.probabilities[index - 1])
+    return update_state(record.samplers, state, node.tokens.probabilities[index - 1])
 
 
 def constraint_of(conversation: Conversation) -> Constraint | None:
@@ -91,7 +91,7 @@ class WhatIf(NamedTuple):
     kept: float
 
 
-def summarise(
+def summarise_whatif(
     ids: Sequence[int], drawn: Sequence[int], probabilities: Sequence[float], forced: Collection[int] = ()
 ) -> WhatIf:
     """Compare the ids of a reply with what would be drawn in their places.

@@ -45,7 +45,7 @@ class RecordedStep(NamedTuple):
 class RecordedReply:
     def __init__(self, pieces: Sequence[ReplyPiece], token: TokenSource) -> None:
         self._pieces, self._token = [piece for piece in pieces if piece.length] or list(pieces), token
-        self.ids = [i for piece in self._pieces for i in piece.node.tokens.signs(0, piece.length)]
+        self.ids = [i for piece in self._pieces for i in piece.node.tokens.list_signs(0, piece.length)]
         self.texts = [text for piece in self._pieces for text in list(piece.node.tokens.texts)[: piece.length]]
 
     @property
@@ -58,13 +58,13 @@ class RecordedReply:
         last = self._pieces[-1]
         return last.node.finished if last.length == len(last.node.ids) else None
 
-    def settings(self) -> Iterator[SettingsRecord | None]:
+    def iterate_settings(self) -> Iterator[SettingsRecord | None]:
         """Yield the settings of each token, and of the one that would follow."""
         for piece in self._pieces:
             yield from (piece.node.settings_before(index) for index in range(piece.length))
         yield self._pieces[-1].node.settings_before(self._pieces[-1].length)
 
-    def numbers(self) -> Iterator[tuple[float, float]]:
+    def iterate_numbers(self) -> Iterator[tuple[float, float]]:
         """Yield of each token its logit, or its log-probability if only that is known, and the entropy; 0 for unknown."""
         for node, length in (piece[:2] for piece in self._pieces):
             tokens = node.tokens
@@ -86,7 +86,7 @@ class RecordedReply:
         there = at < piece.length
         nameless = there and node.ids[at] == UNKNOWN
         return RecordedStep(
-            node.tokens.signs(at, at + 1)[0] if there else None,
+            node.tokens.list_signs(at, at + 1)[0] if there else None,
             node.start,
             node.settings_before(at),
             [*piece.prompt, *node.ids[:at]],
@@ -100,9 +100,9 @@ class RecordedReply:
 
 def reply_on_record(conversation: Conversation, end: int, token: TokenSource) -> RecordedReply:
     """Return the reply that ends in a node."""
-    spans = [(span.node, span.count, span.node.number) for span in conversation.reply(end)]
+    spans = [(span.node, span.count, span.node.number) for span in conversation.find_reply(end)]
     pieces = [
-        ReplyPiece(node, count, conversation.prompt(number), shapes_of_prompt(conversation, number))
+        ReplyPiece(node, count, conversation.list_prompt(number), shapes_of_prompt(conversation, number))
         for node, count, number in spans
     ]
     return RecordedReply(pieces, token)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.decoding.constraint import shown
+from termchat.decoding.constraint import format_constraint
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import Knob
 
@@ -28,7 +28,7 @@ class DifferingFact(NamedTuple):
 def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     """Return the facts of the reply that ends in a node, by name: model, system prompt, message, and each knob; of
     one that was turned while the reply ran, all values. The seed is the one that was drawn with."""
-    spans = conversation.reply(end.number)
+    spans = conversation.find_reply(end.number)
     start = next((span.node.start for span in reversed(spans) if span.node.start is not None), None)
     facts: dict[str, str] = {}
     if start is not None:
@@ -38,19 +38,19 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     reached = [settings for span in spans for settings in _settings_reached(span)]
     if start is not None and reached:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
-    constrained = [shown(settings.constraint) for settings in reached]
+    constrained = [format_constraint(settings.constraint) for settings in reached]
     if any(constrained):
         facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
     return facts | {name: text for name, text in value_texts(reached, Knob.show).items() if name not in _NO_FACTS}
 
 
-def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
+def compare_facts(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
     """Return the facts whose values differ. A model's file is one only where its name is the same."""
-    names = varying((left, right))
+    names = list_varying((left, right))
     return [DifferingFact(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
-def varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def list_varying(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the names of the facts that are not the same for all of these replies."""
     names = dict.fromkeys(name for each in facts for name in each)
     found = [name for name in names if len({each.get(name, "") for each in facts}) > 1]

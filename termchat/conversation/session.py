@@ -169,7 +169,7 @@ class Session:
             return
         if not chat.title:
             chat.title = title_of(node.written)
-        self._own()
+        self._ensure_own()
         if not self.id:
             self.id = self.store.begin(chat, tuning=self.tuning, model=self.model)
             self.store.update(self.id, breakpoints=self.breakpoints, view=self.view)
@@ -177,10 +177,10 @@ class Session:
                 self.store.keep_unsent("", "", ())
             self.created = time()
         if model is not None:
-            self.update(model=model)
+            self.update_settings(model=model)
         self.store.add_node(self.id, node)
 
-    def update(self, **changes: Any) -> None:
+    def update_settings(self, **changes: Any) -> None:
         """Change settings, and save those that differ, without marking the chat as used."""
         changes = {name: value for name, value in changes.items() if getattr(self, name) != value}
         for name, value in changes.items():
@@ -188,9 +188,9 @@ class Session:
         if changes and self.store is not None and self.id and self.is_own:
             self.store.update(self.id, **changes)
 
-    def rename(self, title: str) -> None:
+    def rename_chat(self, title: str) -> None:
         """Give the chat another title."""
-        self._own()
+        self._ensure_own()
         self.conversation.title = title
         if self.store is not None and self.id:
             self.store.rename(self.id, title)
@@ -202,7 +202,7 @@ class Session:
 
     def save_branch(self, node: Node) -> None:
         """Save the name of a branch, and whether it is deleted."""
-        self._own()
+        self._ensure_own()
         if self.store is not None and self.id:
             self.store.update_node(self.id, node.number, name=node.name, deleted=node.deleted)
 
@@ -212,7 +212,7 @@ class Session:
         if self.store is not None and self.is_own and (self.id or not self.view.lesson):
             self.store.keep_unsent(self.id, unsent.written, unsent.waiting)
 
-    def copy(self) -> None:
+    def copy_chat(self) -> None:
         """Go on in a copy of the saved chat, as it is here."""
         if self.store is None or not self.id:
             return
@@ -225,11 +225,11 @@ class Session:
                 self.store.add_record(self.id, node.number, LEFT)
         self.save_unsent()
 
-    def _own(self) -> None:
+    def _ensure_own(self) -> None:
         if not self.is_own:
-            self.copy()
+            self.copy_chat()
 
-    def token(self, node: Node, index: int) -> Token | None:
+    def read_token(self, node: Node, index: int) -> Token | None:
         """Read the record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
         if self.kept is not None:
             tokens = self.kept.get(node.number, [])
@@ -242,8 +242,8 @@ class Session:
 
     def read_newest(self) -> None:
         """Read the record of the last token of the reply that the path ends in; its last piece may have none."""
-        spans = [span for span in self.conversation.reply() if span.count]
-        self.newest = self.token(spans[-1].node, spans[-1].count - 1) if spans else None
+        spans = [span for span in self.conversation.find_reply() if span.count]
+        self.newest = self.read_token(spans[-1].node, spans[-1].count - 1) if spans else None
 
     def close_interrupted(self) -> None:
         """End the unfinished replies of a chat that was just read, in memory: of a process that went away, or that writes."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from termchat.conversation.token_marks import TokenMarks
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding.biases import parse
-from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, describe
-from termchat.decoding.constraint import shown
+from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, format_condition
+from termchat.decoding.constraint import format_constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings, Value
@@ -21,7 +21,7 @@ _LONGEST, _LONGEST_REASON = 60, 200
 """Characters of a model's name in a stamp, and of why nothing is drafted."""
 
 
-def values(settings: SettingsRecord) -> dict[str, Value]:
+def list_values(settings: SettingsRecord) -> dict[str, Value]:
     """Return the knobs that a Settings record holds, by name; 0 or () where a condition is not there."""
     stops = tuple(condition.text for condition in settings.conditions if isinstance(condition, Stop))
     limits = (condition.tokens - condition.extra for condition in settings.conditions if isinstance(condition, Length))
@@ -34,7 +34,7 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
 
 def value_texts(records: Sequence[SettingsRecord], show: Callable[[Knob, Value], str]) -> dict[str, str]:
     """Show each knob by name; of one that was turned all values in turn, as "0.8 → 1.2"."""
-    turned = [values(record) for record in records]
+    turned = [list_values(record) for record in records]
     return {
         name: " → ".join(text for text, _ in groupby(show(KNOBS[name], each[name]) for each in turned))
         for name in (turned[0] if turned else ())
@@ -43,8 +43,10 @@ def value_texts(records: Sequence[SettingsRecord], show: Callable[[Knob, Value],
 
 def in_force(settings: SettingsRecord) -> list[str]:
     """List every knob that does something, as "temperature 0.8", and the rules."""
-    acting = {name for stage in chain_of(settings.samplers) if stage.active(settings.samplers) for name in stage.knobs}
-    held = values(settings)
+    acting = {
+        name for stage in chain_of(settings.samplers) if stage.is_active(settings.samplers) for name in stage.knobs
+    }
+    held = list_values(settings)
     shown = ((KNOBS[name], value) for name, value in held.items() if not _is_idle(name, held))
     knobs = [
         f"{knob.name} {knob.show(value)}"
@@ -55,17 +57,17 @@ def in_force(settings: SettingsRecord) -> list[str]:
     ]
     return [
         *knobs,
-        *(f"rule {describe(condition)}" for condition in settings.conditions if isinstance(condition, Rule)),
+        *(f"rule {format_condition(condition)}" for condition in settings.conditions if isinstance(condition, Rule)),
     ]
 
 
-def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
+def describe_changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     """List the changes in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
     """
-    old, new = values(before), values(after)
+    old, new = list_values(before), list_values(after)
     texts = {bias.id: bias.text for settings in (before, after) for bias in settings.biases}
     changed = [name for name in new if old[name] != new[name] and not _is_idle(name, old) and not _is_idle(name, new)]
     told = [_describe_change(KNOBS[name], old[name], new[name], texts) for name in changed]
@@ -73,7 +75,9 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     named = next(iter(places)) if len(places) == 1 else ""
     told = [f"{named}: {told[0]}", *told[1:]] if " " in named else told  # as in "preset creative"
     if before.constraint != after.constraint:
-        told.append(f"constraint {shown(before.constraint) or 'none'} → {shown(after.constraint) or 'none'}")
+        told.append(
+            f"constraint {format_constraint(before.constraint) or 'none'} → {format_constraint(after.constraint) or 'none'}"
+        )
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
     if before.draft is not None and after.draft is not None and bool(before.drafting) != bool(after.drafting):
@@ -136,14 +140,14 @@ def model_change(node: Node) -> str | None:
     return f"model {one_line(before, _LONGEST)} → {one_line(after, _LONGEST)}"
 
 
-def stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
+def list_stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
     """Yield the changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token 143".
 
     `before_it` are the tokens of the same reply in the nodes before this one; the number in the text counts them too.
     """
     timed = zip(node.settings_at, node.settings, strict=True)
     for (_, before), (at, after) in pairwise(timed):
-        changed = changes(before, after)
+        changed = describe_changes(before, after)
         if changed:
             yield at, f"{', '.join(changed)} at token {before_it + at}"
 
@@ -156,7 +160,7 @@ class Piece(NamedTuple):
     marks: list[tuple[int, str]]
 
 
-def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
+def mark_pieces(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
     """Yield the pieces of one reply with their marks: another model, turned knobs, loops, ignored end tokens, other branches
     (see `label_forks`)."""
     drawn, told = 0, list(pieces)
@@ -165,11 +169,11 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
     for span, text in told:
         node, whole = span.node, span.count == len(span.node.ids)
         marks = [(0, other)] if (other := model_change(node)) is not None else []
-        if before is not None and node.settings and (changed := changes(before, node.settings[0])):
+        if before is not None and node.settings and (changed := describe_changes(before, node.settings[0])):
             marks.append((0, f"{', '.join(changed)} at token {drawn}"))
-        marks += (stamp for stamp in stamps(node, drawn) if whole or stamp[0] < span.count)
+        marks += (stamp for stamp in list_stamps(node, drawn) if whole or stamp[0] < span.count)
         found = [*reader.read(node.tokens, 0, span.count, 0)]
-        found += reader.finish() if span is told[-1][0] else ()
+        found += reader.finish_marks() if span is told[-1][0] else ()
         marks += ((mark.token - drawn, mark.text) for mark in found)
         for at, fork in ((place.at, fork) for place, fork in forks.items() if place.node == node.number):
             marks.append((at, f"{fork} at token {drawn + at}" if drawn + at else fork))
@@ -181,7 +185,9 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
 
 def label_forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
     """Label the forks of the chat that is shown: '2 other branches: "gentle"'. `but` are nodes that do not count."""
-    forks = {place: [node for node in nodes if node.number not in but] for place, nodes in conversation.forks().items()}
+    forks = {
+        place: [node for node in nodes if node.number not in but] for place, nodes in conversation.find_forks().items()
+    }
     return {place: _describe_branches(nodes) for place, nodes in forks.items() if nodes}
 
 

@@ -32,7 +32,7 @@ def standing_reply(conversation: Conversation, node: Node, index: int) -> Standi
         return None
     data, cost, bent, skip = bytearray(), 0.0, list[tuple[float, str]](), record.constraint_begun
     told = True
-    for span in conversation.reply(node.number):
+    for span in conversation.find_reply(node.number):
         count = index if span.node is node else span.count
         columns, first = span.node.tokens, min(skip, span.count)
         skip -= first

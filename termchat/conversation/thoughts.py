@@ -24,7 +24,7 @@ class Thoughts(NamedTuple):
         return f"thought for {self.tokens:,} token{'s' if self.tokens != 1 else ''}, {self.seconds:.1f} s"
 
 
-def thought(node: Node, count: int | None = None) -> int:
+def count_thought(node: Node, count: int | None = None) -> int:
     """Return how many of a node's first `count` tokens are thoughts; None is all."""
     return min(node.tokens.thought, len(node.ids) if count is None else count)
 
@@ -36,12 +36,12 @@ def is_thinking(node: Node) -> bool:
 
 def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
     """Return the thoughts of a reply, given as its pieces."""
-    counts = [thought(span.node, span.count) for span in spans]
+    counts = [count_thought(span.node, span.count) for span in spans]
     if not any(counts):
         return None
     pieces = [(span.node.tokens, count) for span, count in zip(spans, counts, strict=True)]
     us = sum(tokens.spent_us(0, count) for tokens, count in pieces)
-    text = "".join(tokens.texts.joined(count) for tokens, count in pieces).strip()
+    text = "".join(tokens.texts.join_texts(count) for tokens, count in pieces).strip()
     start = spans[0].node.start
     if start is not None and start.thinking:
         opening, closing = start.thinking
@@ -53,5 +53,5 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
 def answer_of(spans: Sequence[Span]) -> str:
     """Return the text of a reply behind its thoughts; all of it without thoughts."""
     text = "".join(span.node.text(span.count) for span in spans)
-    thoughts = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
+    thoughts = sum(span.node.tokens.texts.start(count_thought(span.node, span.count)) for span in spans)
     return text[thoughts:].lstrip() if thoughts else text

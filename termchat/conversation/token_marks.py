@@ -45,7 +45,7 @@ class TokenMarks:
         if begin < end and self._ends:  # something follows them
             yield from self._ends
             self._ends = []
-        finder.extend(tokens.signs(begin, end))
+        finder.extend_ids(tokens.list_signs(begin, end))
         marks = [self._mark_loop(loop) for loop in finder.ended[self._told :]]
         self._told = len(finder.ended)
         passed = tokens.end_tokens
@@ -55,13 +55,13 @@ class TokenMarks:
             (marks if index + 1 < end else self._ends).append(mark)
         yield from sorted(marks)
 
-    def finish(self) -> Iterator[TokenMark]:
+    def finish_marks(self) -> Iterator[TokenMark]:
         """Yield the mark of a loop in which the reply ends."""
         if self._finder.current is not None and not self._finished:
             self._finished = True
             yield self._mark_loop(self._finder.current)
 
-    def loops(self) -> list[tuple[int, int]]:
+    def list_loops(self) -> list[tuple[int, int]]:
         """Return the first character of each loop, and the one behind it."""
         current = self._finder.current
         loops = [*self._finder.ended, *([current] if current is not None else ())]
@@ -69,7 +69,9 @@ class TokenMarks:
 
     def _mark_loop(self, loop: Repetition) -> TokenMark:
         text = self._text_between(loop.begin, loop.begin + loop.period)
-        return TokenMark(loop.end, self._offset_of(loop.end), f"loop: {loop.told(text)} from token {loop.begin}")
+        return TokenMark(
+            loop.end, self._offset_of(loop.end), f"loop: {loop.describe_loop(text)} from token {loop.begin}"
+        )
 
     def _offset_of(self, number: int) -> int:
         """Return how many characters come before a token of the reply."""
@@ -79,7 +81,7 @@ class TokenMarks:
     def _text_between(self, begin: int, end: int) -> str:
         behind = [*(piece.first for piece in self._pieces[1:]), end]
         return "".join(
-            piece.tokens.texts.joined(min(end, last) - piece.first, max(begin - piece.first, 0))
+            piece.tokens.texts.join_texts(min(end, last) - piece.first, max(begin - piece.first, 0))
             for piece, last in zip(self._pieces, behind, strict=True)
             if piece.first < end and begin < last
         )

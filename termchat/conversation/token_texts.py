@@ -21,12 +21,12 @@ class Texts(list[str]):
     def __deepcopy__(self, _: object) -> Texts:
         return Texts(self)
 
-    def append(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         """Add a text."""
         super().append(sys.intern(text))
         self._starts.append(self._starts[-1] + len(text))
 
-    def joined(self, count: int | None = None, begin: int = 0) -> str:
+    def join_texts(self, count: int | None = None, begin: int = 0) -> str:
         """Join the first `count` texts, or all, but for those before `begin`."""
         return "".join(self[begin : None if count is None else max(count, 0)])
 
@@ -34,7 +34,7 @@ class Texts(list[str]):
         """Count the characters before a text; before the one behind the last, all of them."""
         return self._starts[index]
 
-    def at(self, offset: int) -> int:
+    def find_text(self, offset: int) -> int:
         """Find the text that contains character `offset` of the joined text. Raises IndexError beyond its end."""
         if not 0 <= offset < self._starts[-1]:
             raise IndexError(offset)

@@ -78,11 +78,11 @@ class Conversation:
             self._head = Node(HEAD, None, 0, "user", text=self.system)
         return self._head
 
-    def grow(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
+    def grow_node(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
         """Add a new node, the leaf from now on."""
-        return self.attach(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
+        return self.attach_node(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
 
-    def attach(self, node: Node) -> Node:
+    def attach_node(self, node: Node) -> Node:
         """Put a node in its place, and make it the leaf."""
         self.nodes[node.number] = node
         self._below[node.parent].append(node)
@@ -92,7 +92,7 @@ class Conversation:
         self.leaf = node.number
         return node
 
-    def drop(self, node: Node) -> None:
+    def drop_node(self, node: Node) -> None:
         """Take a node back, before anything grew from it; where it was the leaf, its parent is."""
         del self.nodes[node.number]
         self._below[node.parent].remove(node)
@@ -100,7 +100,7 @@ class Conversation:
         if self.leaf == node.number:
             self.leaf = node.parent
 
-    def delete(self, number: int) -> None:
+    def delete_node(self, number: int) -> None:
         """Hide a node and all that grew from it; a leaf among them gives way to the newest one beside or before it."""
         node = self.nodes[number]
         node.deleted = True
@@ -109,24 +109,24 @@ class Conversation:
             parent = node.parent
             while parent is not None and self.is_hidden(parent):
                 parent = self.nodes[parent].parent
-            above = [self.nodes[parent]] if parent is not None else self.children(None)
+            above = [self.nodes[parent]] if parent is not None else self.list_children(None)
             self.leaf = self.newest_leaf(above[-1].number) if above else None
 
-    def undelete(self, number: int) -> None:
+    def restore_node(self, number: int) -> None:
         """Bring a deleted node back, with what grew from it; the leaf stays where it is."""
         self.nodes[number].deleted = False
         self._mark_continued(self.nodes[number].parent)
 
-    def still(self) -> Conversation:
+    def freeze_tree(self) -> Conversation:
         """Return the tree as it is now, for a thread that reads it while this one grows."""
         chat = Conversation(self.first_system, raw=self.raw)
         chat.title, chat.leaf = self.title, self.leaf
-        chat.nodes = {number: node.still() for number, node in self.nodes.items()}
+        chat.nodes = {number: node.freeze_node() for number, node in self.nodes.items()}
         for parent, below in self._below.items():
             chat._below[parent] = [chat.nodes[node.number] for node in below]
         return chat
 
-    def path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
+    def find_path(self, leaf: int | None = None, *, since: int | None = None) -> list[Span]:
         """Return the path from the root, or from behind the node `since`. The leaf is taken whole, every other node as far
         as its child says.
         """
@@ -138,22 +138,22 @@ class Conversation:
         spans.reverse()
         return spans
 
-    def ids(self, leaf: int | None = None) -> list[int]:
+    def list_ids(self, leaf: int | None = None) -> list[int]:
         """Return all ids of the path, in order."""
-        return _ids(self.path(leaf)).tolist()
+        return _join_ids(self.find_path(leaf)).tolist()
 
-    def length(self, leaf: int | None = None) -> int:
+    def count_ids(self, leaf: int | None = None) -> int:
         """Return how many ids the path has."""
-        return len(_ids(self.path(leaf)))
+        return len(_join_ids(self.find_path(leaf)))
 
     def ids_before(self, number: int) -> list[int]:
         """Return all ids that stand before a node on its path."""
-        return _ids(self.path(number)[:-1]).tolist()
+        return _join_ids(self.find_path(number)[:-1]).tolist()
 
     def stands_on_path(self, number: int, ids: list[int]) -> bool:
         """Return whether these are all ids before a node on its path. For a long path quicker than to compare `ids_before`."""
         try:
-            return _ids(self.path(number)[:-1]) == array("i", ids)
+            return _join_ids(self.find_path(number)[:-1]) == array("i", ids)
         except OverflowError:  # one of them is no token's
             return False
 
@@ -166,33 +166,33 @@ class Conversation:
             record = msgspec.structs.replace(record, prompt_ids=[])
         node.add(record)
 
-    def prompt(self, number: int) -> list[int]:
+    def list_prompt(self, number: int) -> list[int]:
         """Return all ids that stood before the first token that a reply's node drew."""
         start = self.nodes[number].start
         return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
-    def cells(self, number: int) -> array[int]:
+    def list_cells(self, number: int) -> array[int]:
         """Return the prompt of a reply's node, and the tokens that it drew."""
         start, tokens = self.nodes[number].start, self.nodes[number].tokens
         own = start is not None and start.prompt_ids
-        return (array("i", own) if own else _ids(self.path(number)[:-1])) + tokens.ids
+        return (array("i", own) if own else _join_ids(self.find_path(number)[:-1])) + tokens.ids
 
-    def reply(self, leaf: int | None = None) -> list[Span]:
+    def find_reply(self, leaf: int | None = None) -> list[Span]:
         """Return the spans of the reply that the path ends in: one, or several when it was stopped and continued."""
-        spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.path(leaf)))
+        spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.find_path(leaf)))
         return [*spans][::-1]
 
-    def pieces(self) -> Iterator[tuple[Span, str]]:
+    def list_pieces(self) -> Iterator[tuple[Span, str]]:
         """Yield the spans of the path, and the text that each adds to the chat."""
-        return ((span, span.node.text(span.count)) for span in self.path())
+        return ((span, span.node.text(span.count)) for span in self.find_path())
 
     def turn_spans(self) -> Iterator[list[Span]]:
         """Yield the turns of the path: a message each, or all pieces of a reply."""
-        for role, group in groupby(self.path(), key=lambda span: span.node.role):
+        for role, group in groupby(self.find_path(), key=lambda span: span.node.role):
             spans = list(group)
             yield from [spans] if role == "assistant" else ([span] for span in spans)
 
-    def turns(self) -> Iterator[tuple[Role, str]]:
+    def list_turns(self) -> Iterator[tuple[Role, str]]:
         """Yield the roles and shown texts of the turns of the path."""
         for spans in self.turn_spans():
             yield spans[0].node.role, "".join(span.node.text(span.count) for span in spans)
@@ -203,41 +203,41 @@ class Conversation:
         """Return whether the node, or one that it grew from, was deleted."""
         return any(node.deleted for node in self._upwards(number))
 
-    def children(self, number: int | None) -> list[Node]:
+    def list_children(self, number: int | None) -> list[Node]:
         """List the living nodes that grow from a node, oldest first; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
-    def leaves(self) -> list[Node]:
+    def list_leaves(self) -> list[Node]:
         """List the ends of living branches, the oldest first; a reply from whose middle others grew still ends one itself."""
-        ends = (node for node in self.descendants(self.children(None)) if self.is_end(node))
+        ends = (node for node in self.descendants(self.list_children(None)) if self.is_end(node))
         return sorted(ends, key=lambda node: node.number)
 
     def is_end(self, node: Node) -> bool:
         """Return whether a living branch ends in a node."""
-        return all(child.at < node.kept() for child in self.children(node.number))
+        return all(child.at < node.count_kept() for child in self.list_children(node.number))
 
     def descendants(self, nodes: list[Node]) -> Iterator[Node]:
         """Yield living nodes and all living nodes that grew from them."""
         waiting = [*nodes]
         while waiting:
             yield (node := waiting.pop())
-            waiting += self.children(node.number)
+            waiting += self.list_children(node.number)
 
     def newest_leaf(self, number: int, after: int = -1) -> int:
         """Return the newest end among the branches that pass through more than `after` of a node's ids."""
-        grown = [child for child in self.children(number) if child.at > after]
+        grown = [child for child in self.list_children(number) if child.at > after]
         return max((node.number for node in self.descendants(grown)), default=number)
 
-    def forks(self) -> dict[Place, list[Node]]:
+    def find_forks(self) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
         forks: dict[Place, list[Node]] = {}
         before: Node | None = None
         others: list[Node] = []
-        for node, count in ((span.node, span.count) for span in self.path()):
-            children = sorted(self.children(node.number), key=lambda child: child.at)
-            if before is not None and node.at < before.kept():
+        for node, count in ((span.node, span.count) for span in self.find_path()):
+            children = sorted(self.list_children(node.number), key=lambda child: child.at)
+            if before is not None and node.at < before.count_kept():
                 others.append(before)
-            beside = self.children(before.number if before is not None else None)
+            beside = self.list_children(before.number if before is not None else None)
             others += (other for other in beside if other.at == node.at and other is not node)
             others += (child for child in children if child.at == 0 < count)
             if others and (count or node.text()):
@@ -256,11 +256,11 @@ class Conversation:
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":
-            after = (node for node in self.children(number) if node.role == "assistant")
+            after = (node for node in self.list_children(number) if node.role == "assistant")
             parent.continued = any(node.at == len(parent.ids) for node in after)
 
 
-def _ids(spans: list[Span]) -> array[int]:
+def _join_ids(spans: list[Span]) -> array[int]:
     ids = array("i")
     begin = max((at for at, span in enumerate(spans) if span.node.whole), default=0)
     for span in spans[begin:]:

@@ -23,7 +23,7 @@ class Versions:
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
 
-    def of(self, first: Node, last: Node) -> tuple[int, list[int]]:
+    def find_versions(self, first: Node, last: Node) -> tuple[int, list[int]]:
         """Return which of its versions the turn between these nodes is, from 0, and the number of the node that each of them
         ends in: of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
         this = last if first.role == "assistant" else first
@@ -34,7 +34,7 @@ class Versions:
         """Return which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first
         turns that have it."""
         firsts = defaultdict[str, list[int]](list)
-        for node in self._chat.children(None):
+        for node in self._chat.list_children(None):
             firsts[self._chat.system_of(node.number)].append(node.number)
         shown = self._chat.system
         return (list(firsts).index(shown), list(firsts.values())) if shown in firsts else (0, [[]])
@@ -43,7 +43,7 @@ class Versions:
         system = self._chat.system_of(message.number)
         return [
             node.number
-            for node in self._chat.children(message.parent)
+            for node in self._chat.list_children(message.parent)
             if (node.role, node.at) == ("user", message.at)
             and (message.parent is not None or self._chat.system_of(node.number) == system)
             and (node is message or node.number not in self._requests)
@@ -52,12 +52,12 @@ class Versions:
     def _reply_versions(self, first: Node, last: Node) -> list[int]:
         ends: list[tuple[int, int]] = []
         """The number of the node that begins to differ, and of the one that a version ends in."""
-        waiting = [(node.number, node) for node in self._chat.children(first.parent) if node.role == "assistant"]
+        waiting = [(node.number, node) for node in self._chat.list_children(first.parent) if node.role == "assistant"]
         while waiting:
             begin, node = waiting.pop()
-            grown = self._chat.children(node.number)
+            grown = self._chat.list_children(node.number)
             pieces = [child for child in grown if child.role == "assistant"]
-            kept = node.kept() if pieces else 0
+            kept = node.count_kept() if pieces else 0
             onward = next((piece for piece in pieces if piece.at >= kept), None)
             if node is last or onward is None or len(pieces) < len(grown):
                 ends.append((begin, node.number))
@@ -78,6 +78,6 @@ def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> in
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """
     node = conversation.nodes[end]
-    onward = [child for child in conversation.children(end) if node.role == "user" or child.role == "user"]
+    onward = [child for child in conversation.list_children(end) if node.role == "user" or child.role == "user"]
     leaves = [node.number for node in conversation.descendants(onward) if conversation.is_end(node)] or [end]
     return max(leaves, key=lambda number: (used.get(number, -1), number))

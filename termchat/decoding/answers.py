@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
-from termchat.decoding.deadline import MATCHING, deadline
+from termchat.decoding.deadline import MATCHING, interrupt_after
 
 Path = tuple[str | int, ...]
 
@@ -70,7 +70,7 @@ def _find_last(text: str, pattern: re.Pattern[str]) -> str | None:
     stoppable = threading.current_thread() is threading.main_thread()
     last = None
     try:
-        with deadline(MATCHING) if stoppable else nullcontext():
+        with interrupt_after(MATCHING) if stoppable else nullcontext():
             for match in pattern.finditer(text):
                 last = (match[1 if pattern.groups else 0] or "").strip() or last
     except TimeoutError:

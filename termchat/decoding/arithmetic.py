@@ -43,9 +43,9 @@ class Surviving(NamedTuple):
 
     def drop_masked(self) -> Surviving:
         """Return the tokens that can still be drawn."""
-        return self.keep(np.isfinite(self.logits))
+        return self.keep_only(np.isfinite(self.logits))
 
-    def keep(self, places: NDArray[Any] | slice | list[int]) -> Surviving:
+    def keep_only(self, places: NDArray[Any] | slice | list[int]) -> Surviving:
         """Return the tokens at these indices, or where a mask of shape (n,) is true."""
         return Surviving(self.ids[places], self.logits[places])
 
@@ -66,9 +66,9 @@ class Situation(NamedTuple):
     bias: Mapping[int, float] = {}
 
 
-def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
+def count_window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
     """Return the tokens that the penalties count; none while they are off."""
-    return past[len(past) - min(STAGES["penalties"].window(settings), len(past)) :]
+    return past[len(past) - min(STAGES["penalties"].find_window(settings), len(past)) :]
 
 
 # --- llama.cpp's stages ----------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
 
 def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
     """Divide a seen token's logit by the repeat penalty, or multiply a negative one; then subtract the others."""
-    counts = Counter(window(at.past, settings))
+    counts = Counter(count_window(at.past, settings))
     places = row.find_places(counts)
     if not places:
         return row
@@ -112,7 +112,7 @@ def _top_n_sigma(row: Surviving, settings: SamplerSettings, _: Situation) -> Sur
     error = factor * wide * math.sqrt(len(finite)) * 2.0**-18  # far above that of float32 sums
     if ((finite >= floor - error) & (finite <= floor + error)).any():
         floor = highest - factor * _sum_deviation(finite)
-    return _descending(Surviving(row.ids, np.where(row.logits >= floor, row.logits, np.float32(-np.inf))))
+    return _sort_descending(Surviving(row.ids, np.where(row.logits >= floor, row.logits, np.float32(-np.inf))))
 
 
 def _sum_deviation(logits: Logits) -> np.float32:
@@ -131,10 +131,10 @@ def _top_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     """Keep the highest; among equal logits, those that C++'s partial sort (libstdc++) keeps."""
     if settings.top_k <= 0:
         return row
-    highest = _sorted(row, settings.top_k + 1)
+    highest = _sort_highest(row, settings.top_k + 1)
     if settings.top_k <= _HEAPED and (highest.logits[1:] == highest.logits[:-1]).any():
-        return row.keep(_partial_sort(row.logits.tolist(), min(settings.top_k, len(row.ids))))
-    return highest.keep(np.s_[: settings.top_k])
+        return row.keep_only(_partial_sort(row.logits.tolist(), min(settings.top_k, len(row.ids))))
+    return highest.keep_only(np.s_[: settings.top_k])
 
 
 _HEAPED = 128
@@ -162,13 +162,13 @@ def _partial_sort(values: list[float], count: int) -> list[int]:
 
 def _typical_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     """Meister et al., "Locally Typical Sampling" (arXiv 2202.00666)."""
-    row = _descending(row)
+    row = _sort_descending(row)
     p = softmax(row.logits)
     surprise = -logf(p)
     entropy = np.cumsum(p * surprise, dtype=np.float32)[-1]
-    order = _order_of_unordered(len(p)) if np.isnan(entropy) else _order(np.abs(surprise - entropy))
+    order = _order_of_unordered(len(p)) if np.isnan(entropy) else _argsort(np.abs(surprise - entropy))
     count = int(np.searchsorted(np.cumsum(p[order], dtype=np.float32), np.float32(settings.typical_p), "right")) + 1
-    return row.keep(order[:count])
+    return row.keep_only(order[:count])
 
 
 def _order_of_unordered(count: int) -> NDArray[np.int64]:
@@ -196,23 +196,23 @@ def _top_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     p = np.float32(settings.top_p)
     if p >= 1:
         return row
-    row, reached = nucleus(row)
-    return row.keep(np.s_[: int(np.searchsorted(reached, p)) + 1])
+    row, reached = sum_nucleus(row)
+    return row.keep_only(np.s_[: int(np.searchsorted(reached, p)) + 1])
 
 
 def _min_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     if settings.min_p <= 0:
         return row
-    return row.keep(row.logits >= floor(row, np.float32(settings.min_p)))
+    return row.keep_only(row.logits >= find_floor(row, np.float32(settings.min_p)))
 
 
 def _xtc(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
     """Exclude Top Choices: now and then keep only the least likely of the tokens above the threshold."""
     if settings.xtc_threshold > 0.5 or len(row.ids) < 2 or at.chance > np.float32(settings.xtc_probability):
         return row
-    row = _sorted(row)
+    row = _sort_highest(row)
     above = int(np.count_nonzero(softmax(row.logits) >= np.float32(settings.xtc_threshold)))
-    return row.keep(np.s_[max(above - 1, 0) :])
+    return row.keep_only(np.s_[max(above - 1, 0) :])
 
 
 def temperature(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
@@ -222,7 +222,7 @@ def temperature(row: Surviving, settings: SamplerSettings, _: Situation) -> Surv
     if reach > 0:
         if len(row.ids) <= 1:
             return row
-        row = _descending(row)
+        row = _sort_descending(row)
         low, high = max(np.float32(0), value - reach), value + reach
         p = softmax(row.logits)
         with np.errstate(divide="ignore"):
@@ -239,18 +239,18 @@ def temperature(row: Surviving, settings: SamplerSettings, _: Situation) -> Surv
 
 def _mirostat(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
     """Basu et al., "Mirostat" (arXiv 2007.14966), both versions as llama.cpp has them, without its draw."""
-    row = _sorted(row)
+    row = _sort_highest(row)
     p, mu = softmax(row.logits), np.float32(at.state[MU])
     if settings.mirostat == 1:
-        count = _zipf(p, mu, at.n_vocab)
+        count = _estimate_zipf(p, mu, at.n_vocab)
     else:
         least = np.float32(2.0 ** -(float(mu) + 0.1))  # below it no rounding decides
         surprising = -log2f(p[: np.count_nonzero(p >= least) + 1]) > mu
         count = int(surprising.argmax()) if surprising.any() else len(p)
-    return row.keep(np.s_[: max(count, 1)])
+    return row.keep_only(np.s_[: max(count, 1)])
 
 
-def _zipf(p: Logits, mu: np.float32, n_vocab: int) -> int:
+def _estimate_zipf(p: Logits, mu: np.float32, n_vocab: int) -> int:
     """Return how many tokens keep the surprise below mu if the likeliest follow Zipf's law, whose exponent is estimated."""
     most = min(_ZIPF - 1, len(p) - 1)
     ranks = np.arange(most, dtype=np.float32)
@@ -291,9 +291,9 @@ def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Sur
 
 def _p_less(row: Surviving, _: SamplerSettings, __: Situation) -> Surviving:
     """Keep p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
-    row = _sorted(row)
-    p = probabilities(row)
-    return row.keep(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
+    row = _sort_highest(row)
+    p = compute_probabilities(row)
+    return row.keep_only(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
 
 
 def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
@@ -303,22 +303,22 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     """
     if settings.top_h >= 1 or len(row.ids) < 2:
         return row
-    row = _sorted(row)
-    p = probabilities(row)
+    row = _sort_highest(row)
+    p = compute_probabilities(row)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(p > 0, -p * np.log(p), 0.0)
     mass = np.cumsum(p)
     entropies = np.cumsum(parts) / mass + np.log(mass)
     above = entropies > settings.top_h * parts.sum()
     above[0] = False  # one token has no entropy, but for rounding
-    return row.keep(np.s_[: int(above.argmax()) if above.any() else len(p)])
+    return row.keep_only(np.s_[: int(above.argmax()) if above.any() else len(p)])
 
 
 def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     """Cut where the drop between neighbours, divided by its place, is steepest, or after τ / range tokens if those are more.
     Ding et al., "Min-k Sampling" (arXiv 2604.11012): w_i = (l_i - l_{i+1}) / (l_1 - l_n) / i.
     """
-    row = _sorted(row.drop_masked())
+    row = _sort_highest(row.drop_masked())
     if len(row.ids) < 2:
         return row
     logits = row.logits.astype(np.float64)
@@ -326,7 +326,7 @@ def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     if reach <= 0:
         return row
     cliff = int(((logits[:-1] - logits[1:]) / np.arange(1, len(logits))).argmax()) + 1
-    return row.keep(np.s_[: max(cliff, int(min(settings.min_k / reach, len(logits))))])
+    return row.keep_only(np.s_[: max(cliff, int(min(settings.min_k / reach, len(logits))))])
 
 
 APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] = {
@@ -354,18 +354,18 @@ assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _sorted(row: Surviving, count: int | None = None) -> Surviving:
+def _sort_highest(row: Surviving, count: int | None = None) -> Surviving:
     """Return the `count` highest tokens, or all, highest first."""
     if (row.ids[1:] < row.ids[:-1]).any():
-        row = row.keep(row.ids.argsort())
-    return row.keep(_order(-row.logits)[:count])
+        row = row.keep_only(row.ids.argsort())
+    return row.keep_only(_argsort(-row.logits)[:count])
 
 
 _MANY = 1024
 """Tokens from which sorting the halves of their bits is faster."""
 
 
-def _order(values: Logits) -> NDArray[np.int64]:
+def _argsort(values: Logits) -> NDArray[np.int64]:
     """Return the indices of the values in ascending order; equal ones stay in theirs."""
     if len(values) < _MANY:
         return np.argsort(values, kind="stable")
@@ -382,23 +382,23 @@ def softmax(logits: Logits) -> Logits:
     return shares
 
 
-def nucleus(row: Surviving) -> tuple[Surviving, Logits]:
+def sum_nucleus(row: Surviving) -> tuple[Surviving, Logits]:
     """Return the row, highest first, and the running sum of its probabilities."""
-    order = _order(-row.logits)
-    return row.keep(order), np.cumsum(softmax(row.logits)[order])
+    order = _argsort(-row.logits)
+    return row.keep_only(order), np.cumsum(softmax(row.logits)[order])
 
 
-def _descending(row: Surviving) -> Surviving:
+def _sort_descending(row: Surviving) -> Surviving:
     """Return the row, highest first, as llama.cpp's stages sort: equal logits stay in their order."""
-    return row.keep(_order(-row.logits))
+    return row.keep_only(_argsort(-row.logits))
 
 
-def floor(row: Surviving, min_p: np.float32) -> np.float32:
+def find_floor(row: Surviving, min_p: np.float32) -> np.float32:
     """Return the lowest logit that is at least `min_p` times as likely as the highest."""
     return np.float32(row.logits.max() + logf(min_p))
 
 
-def probabilities(row: Surviving) -> NDArray[np.float64]:
+def compute_probabilities(row: Surviving) -> NDArray[np.float64]:
     """Return the probabilities in float64."""
     weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
     shares: NDArray[np.float64] = weights / weights.sum()
@@ -427,7 +427,7 @@ c_rows: dict[str, Callable[[int, int, int], None]] = {}
 """The same over a row of floats at one address, to another, of so many: the engine has them."""
 
 
-def _compute(name: str, wide: Callable[[Any], Any], values: Values, certain: float) -> Values:
+def _round_certain(name: str, wide: Callable[[Any], Any], values: Values, certain: float) -> Values:
     """Round float64 results to float32. Ask the C library, one by one, for those where the rounding is in doubt."""
     if name in c_rows and isinstance(values, np.ndarray):
         given, results = np.ascontiguousarray(values, np.float32), np.empty(len(values), np.float32)
@@ -443,12 +443,12 @@ def _compute(name: str, wide: Callable[[Any], Any], values: Values, certain: flo
 
 
 def expf(values: Values) -> Values:
-    return _compute("expf", np.exp, values, _CERTAIN_EXP)
+    return _round_certain("expf", np.exp, values, _CERTAIN_EXP)
 
 
 def logf(values: Values) -> Values:
-    return _compute("logf", np.log, values, _CERTAIN)
+    return _round_certain("logf", np.log, values, _CERTAIN)
 
 
 def log2f(values: Values) -> Values:
-    return _compute("log2f", np.log2, values, _CERTAIN)
+    return _round_certain("log2f", np.log2, values, _CERTAIN)

@@ -25,7 +25,7 @@ Scored = tuple[int, float]
 _Beam = TypeVar("_Beam")
 
 
-def problem(settings: BeamSettings) -> str:
+def find_problem(settings: BeamSettings) -> str:
     """Return the fault of the settings of a search, or ""."""
     if not 1 <= settings.width <= MOST_BEAMS:
         return f"a beam search keeps 2 to {MOST_BEAMS} beams, not {settings.width}"
@@ -41,7 +41,7 @@ def penalty_problem(penalty: float) -> str:
     return ""
 
 
-def score(total: float, tokens: int, length_penalty: float) -> float:
+def score_beam(total: float, tokens: int, length_penalty: float) -> float:
     """Return the score of a beam of so many tokens, at least one; `total` is the sum of their logprobs."""
     return total / math.pow(tokens, length_penalty)
 
@@ -63,13 +63,13 @@ class BeamStep(NamedTuple):
     dropped: list[Continuation]
 
 
-def enough(width: int, ends: int) -> int:
+def count_needed(width: int, ends: int) -> int:
     """Return how many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: it shows twice the
     width, and as many as the width have to run on."""
     return width + max(width, ends)
 
 
-def choose(
+def choose_step(
     totals: Sequence[float],
     best: Sequence[Sequence[Scored]],
     width: int,
@@ -118,12 +118,12 @@ class Search(Generic[_Beam]):
         self._settings = settings
         self._finished: list[Found[_Beam]] = []
 
-    def score(self, total: float, tokens: int) -> float:
-        return score(total, tokens, self._settings.length_penalty)
+    def score_beam(self, total: float, tokens: int) -> float:
+        return score_beam(total, tokens, self._settings.length_penalty)
 
-    def finish(self, beam: _Beam, total: float, tokens: int) -> _Beam | None:
+    def finish_beam(self, beam: _Beam, total: float, tokens: int) -> _Beam | None:
         """Add a beam that ended; return the one that is no longer among the best. Of equal ones the first to end is better."""
-        self._finished = _ranked([*self._finished, Found(self.score(total, tokens), beam)])
+        self._finished = _rank_found([*self._finished, Found(self.score_beam(total, tokens), beam)])
         return self._finished.pop().beam if len(self._finished) > self._settings.width else None
 
     def is_over(self, best_total: float | None, tokens: int) -> bool:
@@ -137,15 +137,15 @@ class Search(Generic[_Beam]):
             return True
         if len(self._finished) < self._settings.width:
             return False
-        return self._settings.early_stopping or self._finished[-1].score >= self.score(best_total, tokens)
+        return self._settings.early_stopping or self._finished[-1].score >= self.score_beam(best_total, tokens)
 
     def n_best(self, running: Iterable[tuple[_Beam, float]] = (), tokens: int = 0) -> list[Found[_Beam]]:
         """Return the best beams, best first, or as many as there are. The `running` ones, with their totals and this length,
         count if the search was broken off at its longest or by a command.
         """
-        open_ones = [Found(self.score(total, tokens), beam) for beam, total in running]
-        return _ranked([*self._finished, *open_ones])[: self._settings.n_best]
+        open_ones = [Found(self.score_beam(total, tokens), beam) for beam, total in running]
+        return _rank_found([*self._finished, *open_ones])[: self._settings.n_best]
 
 
-def _ranked(found: list[Found[_Beam]]) -> list[Found[_Beam]]:
+def _rank_found(found: list[Found[_Beam]]) -> list[Found[_Beam]]:
     return sorted(found, key=lambda one: -one.score)

@@ -40,10 +40,10 @@ class Bias(NamedTuple):
 
     @property
     def amount(self) -> str:
-        return shown(self.value)
+        return format_bias(self.value)
 
 
-def shown(value: float) -> str:
+def format_bias(value: float) -> str:
     """Format a value: "+5", "-0.25", "ban"; "" for 0."""
     return "ban" if value == BANNED else f"{value:+.6g}" if value else ""
 
@@ -84,7 +84,7 @@ def parse_amount(text: str) -> float:
     return value
 
 
-def checked(texts: Iterable[str]) -> tuple[str, ...]:
+def check_biases(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the biases of a list as they are written: the last one of several for the same token or text, none of 0.
 
     Raises:
@@ -94,13 +94,13 @@ def checked(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(str(bias) for bias in by_token.values() if bias.value)
 
 
-def unknown(written: Iterable[str], n_vocab: int) -> int | None:
+def find_unknown(written: Iterable[str], n_vocab: int) -> int | None:
     """Return an id that a vocabulary of this size lacks."""
     ids = (bias.what for bias in map(parse, written) if isinstance(bias.what, int))
     return next((token for token in ids if token >= n_vocab), None)
 
 
-def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
+def sum_biases(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
     """Sum the values of biases by token, given the ids and the value of each."""
     sums: dict[int, float] = {}
     for ids, value in biases:

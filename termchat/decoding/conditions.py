@@ -166,16 +166,16 @@ def _parse(rest: str, action: Action) -> Rule:
     if rest.startswith("/"):
         if len(rest) < 2 or not rest.endswith("/"):
             raise ConditionError("end the regular expression with a slash, for example: /fo+/", len(rest))
-        return _checked(Text(well_formed(rest[1:-1]), regex=True, action=action))
+        return _check_text(Text(well_formed(rest[1:-1]), regex=True, action=action))
     if head == "text":
         quoted = rest[len("text") :].strip()
         if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
             raise ConditionError('put the text in double quotes, for example: text "foo"', len(rest) - len(quoted))
-        return _checked(Text(well_formed(unescape(quoted[1:-1])), action=action))
+        return _check_text(Text(well_formed(unescape(quoted[1:-1])), action=action))
     if head == "every":
         written = rest[len("every") :].strip()
         tokens = f"every needs a whole number of tokens, at least 1, not {written!r}; for example: every 20"
-        return Every(_count(written, tokens, len(rest) - len(written)), action)
+        return Every(_parse_count(written, tokens, len(rest) - len(written)), action)
     if head == "after" and _AFTER.match(rest):
         return _parse_after(rest, action)
     if head == "loop":
@@ -189,12 +189,12 @@ def _parse(rest: str, action: Action) -> Rule:
     return _parse_threshold(rest, action)
 
 
-def _checked(condition: Text) -> Text:
-    compiled(condition)
+def _check_text(condition: Text) -> Text:
+    compile_text(condition)
     return condition
 
 
-def _count(text: str, error: str, at: int) -> int:
+def _parse_count(text: str, error: str, at: int) -> int:
     """Return the whole number, at least 1, that a text is.
 
     Raises:
@@ -220,14 +220,14 @@ def _parse_after(text: str, action: Action) -> After:
         whole = (
             f"after needs a whole number of {quantity}, at least 1, not {written!r}; for example: after 3 {quantity}"
         )
-        return After(float(_count(written, whole, at)), quantity, action)
-    amount = _finite(written)
+        return After(float(_parse_count(written, whole, at)), quantity, action)
+    amount = _parse_finite(written)
     if not 0 < amount <= _MOST:
         raise ConditionError(f"after needs a number of seconds above 0, not {written!r}; for example: after 30 s", at)
     return After(amount, quantity, action)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     """Return the number that a text is; NaN if it is none, or not finite."""
     try:
         value = float(text)
@@ -246,7 +246,7 @@ def _parse_threshold(text: str, action: Action) -> Threshold:
     name, sign = _WRITTEN.get(measure, measure), _SIGNS.get(match[2])
     if sign is None:
         raise ConditionError(f"compare {name} with > or <, for example: {example}", match.start(2))
-    value = _finite(match[3])
+    value = _parse_finite(match[3])
     if math.isnan(value):
         raise ConditionError(f"{name} needs a number, not {match[3]!r}; for example: {example}", match.start(3))
     if not (low <= value < high if sign == ">" else low < value <= high):
@@ -257,10 +257,10 @@ def _parse_threshold(text: str, action: Action) -> Threshold:
     if match[4] is None:
         return Threshold(measure, sign, value, action)
     steps = f"for needs a whole number of steps, at least 1, not {match[4]!r}; for example: {example} for 5"
-    return Threshold(measure, sign, value, action, _count(match[4].strip(), steps, match.start(4)))
+    return Threshold(measure, sign, value, action, _parse_count(match[4].strip(), steps, match.start(4)))
 
 
-def describe(condition: Condition) -> str:
+def format_condition(condition: Condition) -> str:
     """Format a condition as `parse` reads it; stop sequences and lengths by their knob's name."""
     if isinstance(condition, Stop):
         return f'stop sequence "{escape(condition.text)}"'
@@ -274,12 +274,12 @@ def describe(condition: Condition) -> str:
     if isinstance(condition, Threshold):
         times = f" for {condition.steps}" if condition.steps > 1 else ""
         name = _WRITTEN.get(condition.measure, condition.measure)
-        return f"{action}{name} {condition.sign} {_number(condition.value)}{times}"
+        return f"{action}{name} {condition.sign} {_format_number(condition.value)}{times}"
     if isinstance(condition, Every):
         return f"{action}every {condition.tokens}"
     if isinstance(condition, After):
         word = "s" if condition.quantity == "seconds" else condition.quantity
-        return f"{action}after {_number(condition.amount)} {word if condition.amount != 1 else word[:-1] or 's'}"
+        return f"{action}after {_format_number(condition.amount)} {word if condition.amount != 1 else word[:-1] or 's'}"
     if isinstance(condition, Loop):
         return f"{action}loop"
     return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')
@@ -292,11 +292,11 @@ def is_of_text(condition: Condition) -> bool:
     )
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def compiled(condition: Text) -> re.Pattern[str]:
+def compile_text(condition: Text) -> re.Pattern[str]:
     """Compile the pattern of a text condition.
 
     Raises:
@@ -338,7 +338,7 @@ class TextGate:
         """Change the stop sequences from the next token on; it releases the text that none of them withholds any more."""
         self._stops = tuple(stops)
 
-    def push(self, data: bytes) -> str:
+    def push_bytes(self, data: bytes) -> str:
         """Add the bytes of a token; return the text to show, "" while it is withheld and after a stop."""
         text = self._decoder.decode(data)
         if self.stopped_by is not None:
@@ -361,14 +361,14 @@ class TextGate:
         self.held = text[keep:]
         return text[:keep]
 
-    def release(self) -> str:
+    def release_text(self) -> str:
         """Return the withheld text when no further token comes for now; half a character waits for its other half."""
         if self.stopped_by is not None:
             return ""
         released, self.held = self.held, ""
         return released
 
-    def finish(self) -> None:
+    def finish_reply(self) -> None:
         """End the reply: half a character becomes U+FFFD, in `held` with the rest of the withheld text."""
         self.held += self._decoder.decode(b"", final=True)
 

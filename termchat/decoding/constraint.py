@@ -37,14 +37,14 @@ class Constraint(msgspec.Struct, frozen=True):
     after_chain: bool = False
 
 
-def shown(constraint: Constraint | None) -> str:
+def format_constraint(constraint: Constraint | None) -> str:
     """Format a constraint on one line, as "regex [0-9]+" or "json_schema person.json"; "" without one."""
     if constraint is None:
         return ""
     return f"{constraint.kind} {constraint.name or one_line(constraint.text, _LONGEST_SHOWN)}"
 
 
-def choice(texts: Sequence[str]) -> Constraint:
+def make_choice(texts: Sequence[str]) -> Constraint:
     """Make the constraint of a reply that is one of these texts."""
     return Constraint("choice", json.dumps(list(texts), ensure_ascii=False))
 

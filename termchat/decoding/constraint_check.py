@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError
 from termchat.decoding.gbnf import to_lark
-from termchat.decoding.partial_json import resolved
+from termchat.decoding.partial_json import resolve_pointer
 
 MOST_RULES = 1_000
 """Rules of a grammar, three parentheses counting as one."""
@@ -158,13 +158,13 @@ def parse_exactly(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | Non
     return json.loads(
         text,
         parse_float=Exact,
-        parse_int=_whole,
+        parse_int=_parse_whole,
         parse_constant=lambda name: _not_json(text, name),
         object_pairs_hook=pairs,
     )
 
 
-def _whole(digits: str) -> int | Exact:
+def _parse_whole(digits: str) -> int | Exact:
     return int(digits) if len(digits) <= _MOST_DIGITS else Exact(digits)
 
 
@@ -199,12 +199,12 @@ def _check_schema(text: str, grammar: str) -> None:
     if _depth_of_references(schema) > DEEPEST_REFERENCES:
         raise _make_fault(text, f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", "$ref")
     _drafts_of(schema, text)
-    message = _refusal(grammar)
+    message = _find_refusal(grammar)
     if message is None:
         _check_meaning(text, schema)
         return
     if message.startswith("regex parse error"):
-        pattern, column, wrong = _caret(message)
+        pattern, column, wrong = _parse_caret(message)
         raise _make_fault(text, f"{wrong} (character {column} of the pattern)", pattern)
     fault, words = _PLAIN.get(message, message), [word for pattern in _WORDS for word in pattern.findall(message)]
     if keys := re.fullmatch(r"Unimplemented keys: \[(.*)\]", message):
@@ -220,12 +220,12 @@ def _check_meaning(text: str, schema: Any) -> None:
     """Raise `TextError` where llguidance compiles a schema that its draft forbids, that has a dead end, or whose numbers it
     rounds."""
     is_old = draft_of(text).META_SCHEMA["$schema"] != _DRAFTS[0]
-    for key, number, _ in _walk(parse_exactly(text), but=("default", "examples")):
+    for key, number, _ in _walk_values(parse_exactly(text), but=("default", "examples")):
         if not isinstance(number, (int, Exact)) or isinstance(number, bool):
             continue
         if not _is_float(number) or (key in _CONSTANTS and abs(Decimal(number)) >= 1 << 63):
             raise _make_fault(text, f"{key}: {number} has more digits than a grammar can follow", key)
-    for _, part, _ in _walk(schema):
+    for _, part, _ in _walk_values(schema):
         if not isinstance(part, dict):
             continue
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
@@ -237,7 +237,7 @@ def _check_meaning(text: str, schema: Any) -> None:
             first = next(iter(part["patternProperties"]))
             shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
             raise _make_fault(text, shown, first)
-    if (endless := _endless(schema)) is not None:
+    if (endless := _find_endless(schema)) is not None:
         raise _make_fault(text, f"$ref: {endless} refers to itself without an end", endless)
 
 
@@ -253,7 +253,7 @@ def draft_of(text: str) -> Any:
 
     schema, faults = parse_json(text), []
     # A target may lie where an older draft does not look.
-    parts = [schema, *(resolved(schema, pointer) for pointer in _find_pointers(schema))]
+    parts = [schema, *(resolve_pointer(schema, pointer) for pointer in _find_pointers(schema))]
     for name in _drafts_of(schema, text):
         draft = validator_for({"$schema": name})
         rules = draft(draft.META_SCHEMA)
@@ -282,7 +282,7 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
     return (named.rstrip("#"),)
 
 
-def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
+def _walk_values(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
     """Yield every value in a JSON document, with its key (one of `_CONSTANTS` for everything below that) and its depth,
     except below the keys in `but`.
     """
@@ -329,7 +329,7 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
     """
     from llguidance import LLMatcher
 
-    listed = [*_items(part, "properties", dict), *_items(part, "required", list)]
+    listed = [*_list_items(part, "properties", dict), *_list_items(part, "required", list)]
     names = list(dict.fromkeys(name for name in listed if isinstance(name, str)))
     patterns = {pattern: rule is not False for pattern, rule in part["patternProperties"].items()}
     probe = {
@@ -346,25 +346,25 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
     )
 
 
-def _items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
+def _list_items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
     """Return the items below a key if they are of that kind: a constant of a schema may look like a schema."""
     value = part.get(key)
     return value if isinstance(value, kind) else ()
 
 
-def _endless(schema: Any) -> str | None:
+def _find_endless(schema: Any) -> str | None:
     """Find a reference that can only be followed without an end."""
     targets = _find_targets(schema)
     onward = {pointer: _find_pointers(target) for pointer, target in targets.items()}
     still = {pointer for pointer in targets if _leads_back(pointer, onward)}
-    while ending := {pointer for pointer in still if _ends(targets[pointer], still)}:
+    while ending := {pointer for pointer in still if _has_end(targets[pointer], still)}:
         still -= ending
     return min(still, default=None)
 
 
 def _find_pointers(schema: Any) -> set[str]:
     """Find the references of a schema to its own parts."""
-    targets = (part.get("$ref") for _, part, _ in _walk(schema) if isinstance(part, dict))
+    targets = (part.get("$ref") for _, part, _ in _walk_values(schema) if isinstance(part, dict))
     return {target for target in targets if isinstance(target, str) and (target == "#" or target.startswith("#/"))}
 
 
@@ -374,7 +374,7 @@ def _find_targets(schema: Any) -> dict[str, Any]:
     waiting = _find_pointers(schema)
     while waiting:
         pointer = waiting.pop()
-        targets[pointer] = resolved(schema, pointer)
+        targets[pointer] = resolve_pointer(schema, pointer)
         waiting |= _find_pointers(targets[pointer]) - targets.keys()
     return targets
 
@@ -388,7 +388,7 @@ def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
     return pointer in seen
 
 
-def _ends(target: Any, still: set[str]) -> bool:
+def _has_end(target: Any, still: set[str]) -> bool:
     """Return whether something matches the target that follows none of the references in `still`."""
 
     def follow(part: dict[str, Any]) -> Any:
@@ -400,7 +400,7 @@ def _ends(target: Any, still: set[str]) -> bool:
     rest = json.loads(json.dumps(target), object_hook=follow)
     if not isinstance(rest, dict):
         return rest is not False
-    return not (_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
+    return not (_find_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
 
 
 def _make_fault(text: str, message: str, *words: str) -> TextError:
@@ -437,7 +437,7 @@ def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
 def _depth_of_references(schema: Any) -> int:
     """Bound the longest path through the schema: the depths of the root and of all parts that are referred to, summed up."""
     parts = [schema, *_find_targets(schema).values()]
-    depths = [max(depth for _, _, depth in _walk(part)) for part in parts]
+    depths = [max(depth for _, _, depth in _walk_values(part)) for part in parts]
     return sum(depths) + len(depths) - 1 if len(depths) > 1 else 0
 
 
@@ -450,12 +450,12 @@ def _check_regex(text: str, _grammar: str) -> None:
     trailing = len(text) - len(text.rstrip("\\"))
     if trailing % 2:
         raise TextError.at(text, len(text) - 1, "a backslash at the end escapes nothing")
-    message = _refusal(LLMatcher.grammar_from_regex(text))
+    message = _find_refusal(LLMatcher.grammar_from_regex(text))
     if message is None:
         return
     if "regex parse error" in message:
-        _, column, wrong = _caret(message)
-        raise TextError.at(text, _offset(text, column - 1), wrong)
+        _, column, wrong = _parse_caret(message)
+        raise TextError.at(text, _find_offset(text, column - 1), wrong)
     wrong = message.partition("(in regex): ")[2].partition("; ")[0].partition("\n")[0] or message.partition("\n")[0]
     if wrong.startswith("lookarounds"):
         border = re.search(r"\\[bB]", text)
@@ -463,7 +463,7 @@ def _check_regex(text: str, _grammar: str) -> None:
     raise TextError(wrong)
 
 
-def _offset(text: str, shown: int) -> int:
+def _find_offset(text: str, shown: int) -> int:
     """Convert a column of a pattern as llguidance shows it, with escaped new lines, tabs and slashes, to one of its text."""
     width, escaped = 0, False
     for offset, character in enumerate(text):
@@ -475,21 +475,21 @@ def _offset(text: str, shown: int) -> int:
 
 
 def _check_gbnf(text: str, grammar: str) -> None:
-    _bounded(to_lark(text))
-    message = _refusal(grammar)
+    _check_bounds(to_lark(text))
+    message = _find_refusal(grammar)
     if message is not None:  # no place in the text that was written
         raise TextError(_PLACE.sub("", message).partition("\n")[0])
 
 
 def _check_lark(text: str, grammar: str) -> None:
-    _bounded(text)
-    message = _refusal(grammar)
+    _check_bounds(text)
+    message = _find_refusal(grammar)
     if message is None:
         return
     place = _PLACE.match(message)
     first = _PLACE.sub("", message).partition("\n")[0]
     if "regex parse error" in message:
-        pattern, _, wrong = _caret(message)
+        pattern, _, wrong = _parse_caret(message)
         first = f"{wrong} in /{pattern}/"
     first = _PLAIN.get(first, first)
     unknown = re.match(r'unknown name: "(\w+)"', first)
@@ -499,13 +499,13 @@ def _check_lark(text: str, grammar: str) -> None:
     raise TextError(first, *map(int, place.groups())) if place else TextError(first)
 
 
-def _bounded(lark: str) -> None:
+def _check_bounds(lark: str) -> None:
     rules = len(_LARK_RULE.findall(lark)) + lark.count("(") // 3
     if rules > MOST_RULES:
         raise TextError(f"the grammar has {rules:,} rules and groups; at most {MOST_RULES:,} are allowed")
 
 
-def _refusal(grammar: str) -> str | None:
+def _find_refusal(grammar: str) -> str | None:
     """Ask llguidance why it refuses a grammar; None if it takes it, or would have to know the vocabulary."""
     from llguidance import LLMatcher
 
@@ -513,7 +513,7 @@ def _refusal(grammar: str) -> str | None:
     return messages[0] if is_error else None
 
 
-def _caret(message: str) -> tuple[str, int, str]:
+def _parse_caret(message: str) -> tuple[str, int, str]:
     """Read the pattern, the column from 1 and the fault of a regular expression that could not be parsed."""
     lines = message.partition("regex parse error:\n")[2].split("\n")
     marks = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))

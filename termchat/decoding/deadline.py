@@ -24,7 +24,7 @@ class _Over(BaseException):
 
 
 @contextmanager
-def deadline(seconds: float) -> Iterator[None]:
+def interrupt_after(seconds: float) -> Iterator[None]:
     """Interrupt Python code and regular expressions after so much processor time; main thread only.
 
     Raises:

@@ -27,18 +27,18 @@ _S12, _S27, _S30, _S31 = np.uint64(12), np.uint64(27), np.uint64(30), np.uint64(
 _NO_TOKEN = 2**31
 
 
-def _mix(x: int) -> int:
+def _mix_bits(x: int) -> int:
     x = (x + _GOLDEN) & _LOW
     x = ((x ^ (x >> 30)) * _MIX_1) & _LOW
     x = ((x ^ (x >> 27)) * _MIX_2) & _LOW
     return x ^ (x >> 31)
 
 
-def uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+def draw_uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Shape (n,), strictly inside (0, 1), one for each of the n ids."""
     word = ids.astype(np.uint64)
-    word ^= np.uint64(_mix(_mix(seed) ^ step))  # a step's noise is on the way to its token
-    return _units(word)
+    word ^= np.uint64(_mix_bits(_mix_bits(seed) ^ step))  # a step's noise is on the way to its token
+    return _scale_units(word)
 
 
 def _mix_all(words: NDArray[np.uint64]) -> None:
@@ -51,7 +51,7 @@ def _mix_all(words: NDArray[np.uint64]) -> None:
     words ^= words >> _S31
 
 
-def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def _scale_units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Mix the words in place, and make each a number in (0, 1)."""
     _mix_all(words)
     words >>= _S12
@@ -61,15 +61,15 @@ def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return u
 
 
-def chance(seed: int, step: int) -> float:
+def draw_chance(seed: int, step: int) -> float:
     """Return the step's own number, strictly inside (0, 1), for a stage that acts now and then, from an id of no token."""
-    word = (_NO_TOKEN ^ _mix(_mix(seed) ^ step)) & _LOW
-    return ((_mix(word) >> 12) + 0.5) * 2.0**-52
+    word = (_NO_TOKEN ^ _mix_bits(_mix_bits(seed) ^ step)) & _LOW
+    return ((_mix_bits(word) >> 12) + 0.5) * 2.0**-52
 
 
-def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+def draw_gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return standard Gumbel noise, shape (n,), for a seed >= 0, a step >= 0 of the reply and n token ids."""
-    return _gumbel(uniform(seed, step, ids))
+    return _to_gumbel(draw_uniform(seed, step, ids))
 
 
 def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
@@ -78,10 +78,10 @@ def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.integer[Any
     _mix_all(keys)
     keys ^= np.uint64(step & _LOW)
     _mix_all(keys)
-    return _gumbel(_units(keys[:, None] ^ ids.astype(np.uint64)))
+    return _to_gumbel(_scale_units(keys[:, None] ^ ids.astype(np.uint64)))
 
 
-def _gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
+def _to_gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
     """-log(-log(u)), in place."""
     np.log(u, out=u)
     np.negative(u, out=u)
@@ -89,9 +89,9 @@ def _gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.negative(u, out=u)
 
 
-def noise(seed: int, step: int, ids: Iterable[int]) -> list[float]:
+def draw_noise(seed: int, step: int, ids: Iterable[int]) -> list[float]:
     """Return the numbers of `gumbel` for a few ids, without numpy, to the rounding of the two logarithms."""
-    key = _mix(_mix(seed) ^ step)
+    key = _mix_bits(_mix_bits(seed) ^ step)
     numbers = []
     for i in ids:
         word = ((i ^ key) + _GOLDEN) & _LOW

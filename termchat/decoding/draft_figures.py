@@ -156,12 +156,12 @@ class DraftFigures:
         self._is_first = True
 
     @classmethod
-    def of(cls, tokens: Iterable[DraftedStep]) -> DraftFigures:
+    def count_tokens(cls, tokens: Iterable[DraftedStep]) -> DraftFigures:
         """Return the figures of one run of the loop."""
         figures = cls()
         for token in tokens:
             figures.add(token)
-        figures.end()
+        figures.end_run()
         return figures
 
     def add(self, token: DraftedStep) -> None:
@@ -190,7 +190,7 @@ class DraftFigures:
         if current is not None and current.is_over:
             self._reject_rest()
 
-    def end(self) -> None:
+    def end_run(self) -> None:
         """End the run of the loop; another one may go on with the same reply. Tokens that were drafted and not yet decided were
         not accepted."""
         self._reject_rest()

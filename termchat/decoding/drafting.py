@@ -94,13 +94,13 @@ class Counts:
 
     def add(self, quality: float, *, right: bool) -> None:
         """Count a guess."""
-        for counts in (self._group(quality), self._all):
+        for counts in (self._find_group(quality), self._all):
             counts[:] = [count * self._decay for count in counts]
             counts[not right] += 1
 
-    def rate(self, quality: float) -> float:
+    def read_rate(self, quality: float) -> float:
         """Return the share of right guesses of such a quality."""
-        right, wrong = self._group(quality)
+        right, wrong = self._find_group(quality)
         return right / (right + wrong)
 
     @property
@@ -108,7 +108,7 @@ class Counts:
         """The share of right guesses of all."""
         return self._all[0] / sum(self._all)
 
-    def _group(self, quality: float) -> list[float]:
+    def _find_group(self, quality: float) -> list[float]:
         return self._counts[sum(quality >= bound for bound in self._bounds)]
 
 
@@ -140,17 +140,17 @@ class BatchTimes:
             return
         single = median(self._singles)
         self._ratios.setdefault(rows, deque(maxlen=_RECENT)).append(us / single if single else self._prior[rows])
-        self._times = [self._estimate(count) for count in range(len(self._prior))]
+        self._times = [self._estimate_cost(count) for count in range(len(self._prior))]
 
-    def of(self, rows: int) -> float:
+    def read_cost(self, rows: int) -> float:
         """Return the cost of a batch of 1 to 16 rows. A size that was not seen is to the nearest seen one as it was before."""
         return self._times[rows]
 
     def breaks_even(self, most: int, each: float = 0.0) -> float | None:
         """Return the result of the function `breaks_even`; None while the costs are guessed."""
-        return breaks_even(self.of, most, each) if self.measured else None
+        return breaks_even(self.read_cost, most, each) if self.measured else None
 
-    def _estimate(self, rows: int) -> float:
+    def _estimate_cost(self, rows: int) -> float:
         if rows < 2:
             return self._prior[rows]
         size = min(self._ratios, key=lambda size: abs(size - rows))
@@ -172,16 +172,18 @@ def _fill_up(measured: Mapping[int, float]) -> list[float]:
         if rows in known:
             time = known[rows]
         elif rest and whole:
-            time = times[whole] + (_between(fours, whole + _ROWS) - times[whole]) * times[rest] / _between(fours, _ROWS)
+            time = times[whole] + (_interpolate_cost(fours, whole + _ROWS) - times[whole]) * times[
+                rest
+            ] / _interpolate_cost(fours, _ROWS)
         elif rows == 3 and 2 in known:
             time = 2 * known[2] - 1
         else:
-            time = _between(fours, rows)
+            time = _interpolate_cost(fours, rows)
         times.append(max(time, 1.0))
     return times
 
 
-def _between(table: Mapping[int, float], rows: int) -> float:
+def _interpolate_cost(table: Mapping[int, float], rows: int) -> float:
     """Return T(rows) on the line between the sizes next to it, or through the two largest ones."""
     low = max(size for size in table if size <= rows)
     high = min((size for size in table if size >= rows), default=0)
@@ -195,7 +197,7 @@ Times = Callable[[int], float]
 """T(n)."""
 
 
-def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
+def compute_gains(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
     """Yield the mean speedup with one drafted token, with two, and so on: `rates` are the probabilities that each is taken
     after those before it, `each` is the cost of drafting one. If all are taken, the last one is read, too.
     """
@@ -208,7 +210,7 @@ def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[fl
 
 def how_many(rates: Iterable[float], times: Times, risk: float = inf) -> int:
     """Return the fastest number of tokens to draft; 0 if none pays, or all could lose more than `risk` rows. As `gain`."""
-    best, most, values = 0, _GAIN, list(gain(rates, times))
+    best, most, values = 0, _GAIN, list(compute_gains(rates, times))
     for count, value in enumerate(values, 1):
         full = (count + 1) % _ROWS == 0 or count in (1, len(values))
         if full and value > most and times(count + 1) - 1 <= risk:
@@ -221,7 +223,7 @@ def breaks_even(times: Times, most: int, each: float = 0.0) -> float:
     low, high = 0.0, 1.0
     while high - low > 1e-3:
         middle = (low + high) / 2
-        if max(gain([middle] * most, times, each)) > 1:
+        if max(compute_gains([middle] * most, times, each)) > 1:
             high = middle
         else:
             low = middle
@@ -230,7 +232,7 @@ def breaks_even(times: Times, most: int, each: float = 0.0) -> float:
 
 def gain_at_best(times: Times, each: float) -> float:
     """Return the speedup at best with a draft model whose tokens cost `each`."""
-    return max(gain([_SURE] * MOST_DRAFTED, times, each))
+    return max(compute_gains([_SURE] * MOST_DRAFTED, times, each))
 
 
 def explain_cost(model: str, each: float, times: Times) -> str:
@@ -263,11 +265,11 @@ class Judge:
         """Whether to draft nothing."""
         return self._left > 0
 
-    def guess(self, *, right: bool) -> None:
+    def count_guess(self, *, right: bool) -> None:
         """Count a guess that was not drafted."""
         self._guesses.append(right)
 
-    def plain(self, break_even: Callable[[], float | None]) -> None:
+    def count_plain(self, break_even: Callable[[], float | None]) -> None:
         """Count a token without a draft. `break_even` is None while it is only guessed: that decides nothing."""
         self._idle += 1
         if self._left:
@@ -281,7 +283,7 @@ class Judge:
                 explain_acceptance(share, even) if count >= self.SHADOWS and even is not None and share < even else ""
             )
 
-    def round(self, drafted: int, accepted: int, cost: float, break_even: Callable[[], float | None]) -> None:
+    def count_round(self, drafted: int, accepted: int, cost: float, break_even: Callable[[], float | None]) -> None:
         """Count a round that cost as much as so many rows alone."""
         self._idle = 0
         if not self._left:
@@ -322,7 +324,7 @@ class Ngrams:
         self._after: dict[tuple[int, ...], int] = {}
         self._place = 0
         for token in ids:
-            self._push(token)
+            self._push_token(token)
 
     @property
     def match(self) -> int:
@@ -335,7 +337,7 @@ class Ngrams:
             length += 1
         return length
 
-    def following(self, count: int) -> list[int]:
+    def read_following(self, count: int) -> list[int]:
         """Return the ids behind the place; at the end they repeat themselves."""
         if not self._place:
             return []
@@ -344,26 +346,26 @@ class Ngrams:
             following += following[: count - len(following)]
         return following
 
-    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+    def learn_round(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         """Count the outcome of the last decode, and the new n-grams of all `ids`, drafted or not."""
         even = partial(times.breaks_even, most)
         if last.drafted:
-            cost = times.of(last.rows)
-            self.earn(1 + last.accepted, cost)
-            self._judge.round(last.drafted, last.accepted, cost, even)
+            cost = times.read_cost(last.rows)
+            self.count_earned(1 + last.accepted, cost)
+            self._judge.count_round(last.drafted, last.accepted, cost, even)
         for token in ids[len(self.ids) :]:
             if not last.drafted:
-                self.earn(1, 1.0)
-                self._judge.plain(even)
+                self.count_earned(1, 1.0)
+                self._judge.count_plain(even)
             if match := self.match:
                 right = self.ids[self._place] == token
                 self._counts.add(match, right=right)
                 if right and match >= _LONGEST:
                     self._credit = min(self._credit + _RISK_RIGHT, _MOST_RISK)
-                self._judge.guess(right=right)
-            self._push(token)
+                self._judge.count_guess(right=right)
+            self._push_token(token)
 
-    def _push(self, token: int) -> None:
+    def _push_token(self, token: int) -> None:
         ids = self.ids
         ids.append(token)
         if len(ids) >= NGRAM:
@@ -371,25 +373,27 @@ class Ngrams:
             self._place = self._after.get(key, 0)
             self._after[key] = len(ids)
 
-    def earn(self, tokens: int, rows: float) -> None:
+    def count_earned(self, tokens: int, rows: float) -> None:
         """Count the tokens that came out of a batch, and its cost in rows alone."""
         self._credit = min(self._credit + tokens * (1 + _RISK_EACH) - rows, _MOST_RISK)
 
-    def expects(self, most: int, times: BatchTimes) -> float:
+    def expect_speedup(self, most: int, times: BatchTimes) -> float:
         """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
-        rates = self._rates(most)
-        if not self.always and (self._judge.rests or not how_many(rates, times.of, risk=self._credit)):
+        rates = self._list_rates(most)
+        if not self.always and (self._judge.rests or not how_many(rates, times.read_cost, risk=self._credit)):
             return 0.0
-        return max(gain(rates, times.of), default=0.0)
+        return max(compute_gains(rates, times.read_cost), default=0.0)
 
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+    def propose_ids(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
         """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
-        return self.following(most if self.always else how_many(self._rates(most), times.of, risk=self._credit))
+        return self.read_following(
+            most if self.always else how_many(self._list_rates(most), times.read_cost, risk=self._credit)
+        )
 
-    def _rates(self, most: int) -> list[float]:
+    def _list_rates(self, most: int) -> list[float]:
         """Return the probability of each of the next ids to be right if those before it are; none without a place."""
         match = self.match
-        return [self._counts.rate(match + ahead) for ahead in range(most if match else 0)]
+        return [self._counts.read_rate(match + ahead) for ahead in range(most if match else 0)]
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -407,7 +411,7 @@ class Forecast(msgspec.Struct, frozen=True):
         return self.accepted / self.drafted if self.drafted else None
 
 
-def forecast(
+def forecast_drafts(
     prompt_ids: Sequence[int],
     reply_ids: Sequence[int],
     times: BatchTimes,
@@ -429,14 +433,14 @@ def forecast(
     while len(path) < len(known):
         draft: list[int] = []
         if not judge.rests:
-            draft = ngrams.propose(path, min(most, MOST_DRAFTED, limit - 1 - len(path)), times)
+            draft = ngrams.propose_ids(path, min(most, MOST_DRAFTED, limit - 1 - len(path)), times)
             draft = draft[: next((n for n, token in enumerate(draft, 1) if token in end_ids), None)]
         pairs = zip(draft, known[len(path) : len(path) + len(draft)], strict=False)
         last = Verified(
             1 + len(draft), 0, len(draft), sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         )
-        cost, drafted, accepted = cost + times.of(last.rows), drafted + last.drafted, accepted + last.accepted
+        cost, drafted, accepted = cost + times.read_cost(last.rows), drafted + last.drafted, accepted + last.accepted
         path += known[len(path) : len(path) + 1 + last.accepted]
-        ngrams.learn(path, last, most, times)
+        ngrams.learn_round(path, last, most, times)
     gain = (len(reply_ids) - 1) / cost if cost else 1.0
-    return Forecast(gain, accepted, drafted, breaks_even(times.of, most))
+    return Forecast(gain, accepted, drafted, breaks_even(times.read_cost, most))

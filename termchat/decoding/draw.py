@@ -32,16 +32,16 @@ class Draw(NamedTuple):
 
 def draw(ids: _Ids, logits: _Logits, seed: int, step: int, watched: Sequence[int] = ()) -> Draw:
     """Draw one of the n ids that are left, with their final logits (shape (n,) each), n at least 1."""
-    noise = dict(zip(watched, dice.noise(seed, step, watched), strict=True))
-    return (_few if len(ids) <= _FEW else _many)(ids, logits, seed, step, noise)
+    noise = dict(zip(watched, dice.draw_noise(seed, step, watched), strict=True))
+    return (_draw_few if len(ids) <= _FEW else _draw_many)(ids, logits, seed, step, noise)
 
 
-def _few(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
+def _draw_few(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
     """`noise` holds the watched ids, and is added to."""
     probability = dict.fromkeys(noise, 0.0)
     left, scores = ids.tolist(), logits.tolist()
     missing = [i for i in left if i not in noise]
-    noise.update(zip(missing, dice.noise(seed, step, missing), strict=True))
+    noise.update(zip(missing, dice.draw_noise(seed, step, missing), strict=True))
     highest = max(scores)
     scores = [score - highest for score in scores]
     weights = [math.exp(score) for score in scores]
@@ -54,12 +54,12 @@ def _few(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, floa
     return Draw(winner, probability, noise, margin)
 
 
-def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
+def _draw_many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
     """`noise` holds the watched ids, and is added to."""
     probability = dict.fromkeys(noise, 0.0)
     scores = logits.astype(np.float64)
     scores -= scores.max()
-    thrown = dice.gumbel(seed, step, ids)
+    thrown = dice.draw_gumbel(seed, step, ids)
     ranked = scores + thrown
     best = int(ranked.argmax())
     first, ranked[best] = float(ranked[best]), -math.inf
@@ -146,8 +146,8 @@ def is_near_tie(
     if low == -math.inf:  # nothing is cut
         return False
     rivals = (logits >= low) & (ids != winner) & allowed[ids]
-    scores = logits[rivals] / heat + dice.gumbel(seed, step, ids[rivals])
-    return bool((scores >= (mine - change) / heat + dice.noise(seed, step, [winner])[0]).any())
+    scores = logits[rivals] / heat + dice.draw_gumbel(seed, step, ids[rivals])
+    return bool((scores >= (mine - change) / heat + dice.draw_noise(seed, step, [winner])[0]).any())
 
 
 OTHERS = 2**31 - 1
@@ -156,7 +156,7 @@ _TOGETHER = 1000
 """Seeds whose noise is in memory at once."""
 
 
-def rolls(probabilities: Mapping[int, float], seeds: Sequence[int], step: int) -> dict[int, int]:
+def count_rolls(probabilities: Mapping[int, float], seeds: Sequence[int], step: int) -> dict[int, int]:
     """Return how often each token is drawn at step `step` of a reply, once with each of the seeds.
 
     `probabilities` are after the chain, by id. Where they are those of all tokens that are left, a seed draws here what it

@@ -37,7 +37,7 @@ class Repetition(NamedTuple):
         """How often the tokens of the period are there as a whole."""
         return (self.end - self.begin) // self.period
 
-    def told(self, text: str) -> str:
+    def describe_loop(self, text: str) -> str:
         """Which text, that of its period, and how often."""
         return f'"{one_line(text, _SHOWN)}" {self.times} times'
 
@@ -59,7 +59,7 @@ class LoopFinder:
         self.ended: list[Repetition] = []
         self._recent = ""
 
-    def extend(self, ids: Iterable[int]) -> None:
+    def extend_ids(self, ids: Iterable[int]) -> None:
         """Add the next tokens; outside of loops several are looked at together."""
         text, at = self._recent, len(self._recent)
         text += "".join(chr(token & _CHARACTERS) for token in ids)
@@ -72,11 +72,11 @@ class LoopFinder:
             else:
                 self._recent = text[max(at - _KEPT, 0) : at]
                 for character in text[at : at + some]:
-                    self._push(character)
+                    self._push_character(character)
             at += some
         self._recent = text[-_KEPT:]
 
-    def _push(self, character: str) -> None:
+    def _push_character(self, character: str) -> None:
         recent = self._recent = self._recent[-_KEPT:] + character
         self.count += 1
         current = self.current

@@ -43,28 +43,28 @@ class PartialDocument:
         self._top = "a value"
         self._read = ""
 
-    def standing(self, text: str) -> Standing:
+    def find_standing(self, text: str) -> Standing:
         """Find where the text ends: of a text that is not the beginning of JSON, where it would be, more or less."""
         if not text.startswith(self._read):
             self._levels, self._top, self._read = [], "a value", ""
         tokens = list(_TOKEN.finditer(text, len(self._read)))
         for match in tokens[:-1]:
-            self._top = _take(self._levels, match[0], self._top)
+            self._top = _take_token(self._levels, match[0], self._top)
         if len(tokens) > 1:
             self._read = text[: tokens[-2].end()]
         if not tokens:
-            return _next(self._levels, self._top)
+            return _find_standing(self._levels, self._top)
         levels, match = [copy(level) for level in self._levels], tokens[-1]
         token, inside = match[0], levels[-1] if levels else None
         if token not in _MARKS and inside is not None and inside.is_object and inside.wants.startswith("a key"):
-            if not _closed(token):
-                return Standing(_path(levels[:-1]), "a key", "a key is open")
+            if not _is_closed(token):
+                return Standing(_build_path(levels[:-1]), "a key", "a key is open")
         elif token not in _MARKS and match.end() == len(text) and (what := _open(token, last=inside is not None)):
-            return Standing(_path(levels), what, what + " is open")
-        return _next(levels, _take(levels, token, self._top))
+            return Standing(_build_path(levels), what, what + " is open")
+        return _find_standing(levels, _take_token(levels, token, self._top))
 
 
-def _take(levels: list[_Level], token: str, top: str) -> str:
+def _take_token(levels: list[_Level], token: str, top: str) -> str:
     """Read a token that is whole. `top`, and the result, is what comes next outside of all levels, "" for nothing."""
     level = levels[-1] if levels else None
     if token in "{[":
@@ -91,14 +91,14 @@ def _take(levels: list[_Level], token: str, top: str) -> str:
     return top
 
 
-def _next(levels: list[_Level], top: str) -> Standing:
+def _find_standing(levels: list[_Level], top: str) -> Standing:
     """Return the position at the end of a text with nothing open but these levels."""
     if not levels:
         return Standing((), top and "nothing", top and top + " comes next")
     level = levels[-1]
     inside = "an object" if level.is_object else "an array"
     is_value = level.wants in ("a value", "a value or ]")
-    return Standing(_path(levels if is_value else levels[:-1]), inside, level.wants + " comes next")
+    return Standing(_build_path(levels if is_value else levels[:-1]), inside, level.wants + " comes next")
 
 
 def shown_path(path: Path) -> str:
@@ -109,7 +109,7 @@ def shown_path(path: Path) -> str:
 
 def schema_at(schema: Any, path: Path) -> Any:
     """Return the schema of a place if it is unique; None for alternatives or nothing."""
-    here = _followed(schema, schema)
+    here = _follow_reference(schema, schema)
     for step in path:
         if not isinstance(here, dict):
             return None
@@ -120,11 +120,11 @@ def schema_at(schema: Any, path: Path) -> Any:
         else:
             prefix = here.get("prefixItems")
             here = prefix[step] if isinstance(prefix, list) and step < len(prefix) else here.get("items")
-        here = _followed(schema, here)
+        here = _follow_reference(schema, here)
     return here
 
 
-def described(schema: Any) -> str:
+def describe_bounds(schema: Any) -> str:
     """Describe the bounds of one value in a schema in a few words; "" without any."""
     if not isinstance(schema, dict):
         return ""
@@ -153,7 +153,7 @@ def described(schema: Any) -> str:
     return ", ".join(bounds)
 
 
-def resolved(schema: Any, pointer: str) -> Any:
+def resolve_pointer(schema: Any, pointer: str) -> Any:
     """Follow a reference within the schema; None where it points nowhere in it."""
     here = schema
     for part in pointer.removeprefix("#").split("/")[1:]:
@@ -167,25 +167,25 @@ def resolved(schema: Any, pointer: str) -> Any:
     return here
 
 
-def _followed(schema: Any, here: Any) -> Any:
+def _follow_reference(schema: Any, here: Any) -> Any:
     seen = 0
     while isinstance(here, dict) and isinstance(here.get("$ref"), str) and seen < 100:
-        here, seen = resolved(schema, here["$ref"]), seen + 1
+        here, seen = resolve_pointer(schema, here["$ref"]), seen + 1
     return here
 
 
-def _path(levels: list[_Level]) -> Path:
+def _build_path(levels: list[_Level]) -> Path:
     return tuple(level.step for level in levels)
 
 
-def _closed(token: str) -> bool:
+def _is_closed(token: str) -> bool:
     return re.fullmatch(r'"(?:\\.|[^"\\])*"', token, re.DOTALL) is not None
 
 
 def _open(token: str, *, last: bool) -> str:
     """Name what the last token leaves open; "" for nothing."""
     if token[0] == '"':
-        return "" if _closed(token) else "a string"
+        return "" if _is_closed(token) else "a string"
     if token in _WORDS:
         return ""
     if token[0] in "-0123456789":

@@ -57,7 +57,7 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
 
 
-def parting(first: Token, second: Token) -> Divergence:
+def find_parting(first: Token, second: Token) -> Divergence:
     """Explain why the second of two replies takes another token than the first, at the first step where they differ."""
     here, there = ({candidate.id: candidate for candidate in token.candidates} for token in (first, second))
     common, forced = here.keys() & there.keys(), first.forced or second.forced

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from termchat.decoding.answers import AnswerError, answer_reader
-from termchat.decoding.beam_search import score
+from termchat.decoding.beam_search import score_beam
 from termchat.decoding.records import Ranked, Ranking, Reason
 
 BY_THEMSELVES = ("end", "stop", "rule")
@@ -53,7 +53,7 @@ def rank_best(walks: Iterable[Walked], length_penalty: float = 1.0) -> Ranking:
     all_ = list(walks)
     some_finished = any(one.is_finished for one in all_)
     scores = {
-        one.walk: score(one.sum_logprob, one.tokens, length_penalty)
+        one.walk: score_beam(one.sum_logprob, one.tokens, length_penalty)
         for one in all_
         if one.sum_logprob is not None and one.tokens and (one.is_finished or not some_finished)
     }
@@ -92,7 +92,7 @@ def rank_votes(
     return Ranking(ranked)
 
 
-def tally(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
+def count_votes(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
     """Count equal answers of a vote, else equal replies by their `texts`, best first. Walks without a score are left out."""
     counted: defaultdict[str, list[int]] = defaultdict(list)
     for one in ranking.walks:
@@ -106,7 +106,7 @@ def left_out(ranking: Ranking) -> list[int]:
     return sorted(one.walk for one in ranking.walks if one.score is None)
 
 
-def agreement(ranked: Sequence[Tally]) -> float | None:
+def compute_agreement(ranked: Sequence[Tally]) -> float | None:
     """Return the share of the counted walks that have the first answer."""
     counted = sum(one.votes for one in ranked)
     return ranked[0].votes / counted if counted else None

@@ -478,7 +478,7 @@ UNTOLD: dict[type, dict[str, Any]] = {
 """What fields are that an engine does not tell. JSON lacks them then."""
 
 
-def untold(value: msgspec.Struct) -> set[str]:
+def list_untold(value: msgspec.Struct) -> set[str]:
     """List the fields that the engine did not tell."""
     names = set()
     for name, nothing in UNTOLD[type(value)].items():  # of each candidate of each token: it has to be quick
@@ -509,7 +509,7 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        for name in untold(value) if type(value) in UNTOLD else ():
+        for name in list_untold(value) if type(value) in UNTOLD else ():
             del named[name]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import dice
-from termchat.decoding.arithmetic import APPLY, Situation, Surviving, window
+from termchat.decoding.arithmetic import APPLY, Situation, Surviving, count_window
 from termchat.decoding.records import Candidate, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import state_of
@@ -24,7 +24,7 @@ _STAND_IN = 1 << 30
 _MONOTONIC = ("logit_bias", "penalties", "top_k", "top_p", "min_p")
 
 
-def redrawn(
+def redraw_step(
     token: Token,
     past: Sequence[int],
     samplers: SamplerSettings,
@@ -46,10 +46,10 @@ def redrawn(
         return None
     if len(token.candidates) == 1 and token.rank > 0:  # the drawn token alone: nothing is known of those above it
         return None
-    floor, count = _rest(token)
+    floor, count = _bound_rest(token)
     known = {candidate.id for candidate in listed}
-    rows = [_row(listed, floor, number) for number in (0, count)]
-    at = Situation(past, dice.chance(seed, token.step), state_of(samplers, state), bias=bias)
+    rows = [_build_row(listed, floor, number) for number in (0, count)]
+    at = Situation(past, dice.draw_chance(seed, token.step), state_of(samplers, state), bias=bias)
     warmed = False
     for stage in chain_of(samplers, biased=bool(bias)):
         if stage.name == "dry" or (stage.name == "mirostat" and samplers.mirostat == 1):  # more than the record has
@@ -58,7 +58,7 @@ def redrawn(
         monotonic = stage.name in _MONOTONIC and not (stage.name == "top_p" and warmed)
         if stage.name == "temperature":
             monotonic = not samplers.dynatemp_range
-        if stage.active(samplers) and not monotonic:
+        if stage.is_active(samplers) and not monotonic:
             least, most = (set(row.drop_masked().ids.tolist()) for row in rows)
             if least != most or max(most) >= _STAND_IN:  # it is not decided what is left
                 return None
@@ -66,12 +66,12 @@ def redrawn(
         warmed = warmed or (stage.name == "temperature" and samplers.temperature != 1)
     winners = set()
     for row in rows:
-        noise = _noise(seed, token.step, row.ids, known)
+        noise = _draw_noise(seed, token.step, row.ids, known)
         winners.add(int(row.ids[(row.logits.astype(np.float64) + noise).argmax()]))
     return winners.pop() if len(winners) == 1 and max(winners) < _STAND_IN else None
 
 
-def _rest(token: Token) -> tuple[float, int]:
+def _bound_rest(token: Token) -> tuple[float, int]:
     """Return the highest logit that a token off the record can have, and how many such tokens hold their probability."""
     top = list(token.candidates)
     if len(top) > 1 and top[-1].id == token.id:  # it may be there only because it was drawn
@@ -86,22 +86,24 @@ def _may_rise(
 ) -> bool:
     """Return whether a stage may lift tokens that are not on record."""
     rewards = samplers.repeat_penalty < 1 or samplers.frequency_penalty < 0 or samplers.presence_penalty < 0
-    lifted = {token for token, value in bias.items() if value > 0} | set(window(past, samplers) if rewards else ())
+    lifted = {token for token, value in bias.items() if value > 0} | set(
+        count_window(past, samplers) if rewards else ()
+    )
     return not lifted <= {candidate.id for candidate in listed}
 
 
-def _row(listed: Sequence[Candidate], floor: float, count: int) -> Surviving:
+def _build_row(listed: Sequence[Candidate], floor: float, count: int) -> Surviving:
     ids = [*(candidate.id for candidate in listed), *range(_STAND_IN, _STAND_IN + count)]
     logits = [*(candidate.logit for candidate in listed), *[floor] * count]
     return Surviving(np.array(ids, np.int32), np.array(logits, np.float32))
 
 
-def _noise(seed: int, step: int, ids: NDArray[np.int32], known: Collection[int]) -> NDArray[np.float64]:
+def _draw_noise(seed: int, step: int, ids: NDArray[np.int32], known: Collection[int]) -> NDArray[np.float64]:
     """Return the noise of each id; that of a stand-in is the highest of all unknown tokens."""
-    noise = dice.gumbel(seed, step, ids)
+    noise = dice.draw_gumbel(seed, step, ids)
     standing_in = ids >= _STAND_IN
     if standing_in.any():
-        everything = dice.gumbel(seed, step, np.arange(_MOST_TOKENS, dtype=np.int32))
+        everything = dice.draw_gumbel(seed, step, np.arange(_MOST_TOKENS, dtype=np.int32))
         everything[[i for i in known if i < _MOST_TOKENS]] = -np.inf
         noise[standing_in] = everything.max()
     return noise

@@ -20,11 +20,11 @@ from termchat.decoding.conditions import (
     Rule,
     Text,
     Threshold,
-    compiled,
+    compile_text,
 )
 from termchat.decoding.loops import LoopFinder, Repetition
 from termchat.decoding.records import ABSENT, UNKNOWN, Token
-from termchat.decoding.units import UnitCounter, beginning
+from termchat.decoding.units import UnitCounter, decode_beginning
 
 WINDOW = 1024
 """Characters that a regular expression sees before the newest token."""
@@ -89,7 +89,7 @@ class Rules:
             if condition.measure in known
         )
 
-    def before(
+    def check_before(
         self,
         number: int,
         step: Token,
@@ -128,7 +128,11 @@ class Rules:
             return self._looped != before
         counter = self._counters.get(condition.quantity)
         # Of a character that is half said the other half may follow.
-        reached = seconds if counter is None else counter.count(beginning(self._decoder.getstate()[0] + following))
+        reached = (
+            seconds
+            if counter is None
+            else counter.count_ended(decode_beginning(self._decoder.getstate()[0] + following))
+        )
         if reached < condition.amount or condition in self._reached:
             return False
         self._reached.add(condition)
@@ -136,26 +140,26 @@ class Rules:
 
     def resume(self, ids: Sequence[int], data: bytes) -> None:
         """Take the tokens and bytes of the reply so far."""
-        self._hear(ids, data, _PAST)
+        self._hear_pieces(ids, data, _PAST)
 
-    def after(self, data: bytes, token: int = 0) -> Text | None:
+    def check_after(self, data: bytes, token: int = 0) -> Text | None:
         """Take the reply's next token and its bytes; return the condition that they complete."""
         if not self._looked:  # it was forced
             self._looked = True
             for condition in self._before:
                 if isinstance(condition, After | Loop):
                     self._is_new(condition, 0.0, data)
-        return self._hear((token,), data, 0)
+        return self._hear_pieces((token,), data, 0)
 
-    def _hear(self, ids: Sequence[int], data: bytes, most: int) -> Text | None:
+    def _hear_pieces(self, ids: Sequence[int], data: bytes, most: int) -> Text | None:
         if self._finder is not None:
-            self._finder.extend(ids)
+            self._finder.extend_ids(ids)
         if not self._texts and not self._counters:
             return None
         text = self._decoder.decode(data)
         for counter in self._counters.values():
-            counter.push(text)
-        met = [search.condition for search in self._texts if search.push(text[-most:])]
+            counter.push_text(text)
+        met = [search.condition for search in self._texts if search.push_text(text[-most:])]
         return met[0] if met else None
 
 
@@ -168,12 +172,12 @@ class _Search:
 
     def __init__(self, condition: Text) -> None:
         self.condition = condition
-        self._pattern = compiled(condition)
+        self._pattern = compile_text(condition)
         self._keep = WINDOW if condition.regex else len(condition.pattern)
         self._window = ""
         self._match = (0, 0)
 
-    def push(self, text: str) -> bool:
+    def push_text(self, text: str) -> bool:
         """Add the next piece; return whether it completes a match."""
         window = self._window + text
         start, end = self._match

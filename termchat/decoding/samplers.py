@@ -82,7 +82,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
         if not self.low <= value <= self.high:  # which NaN is not either; no float() before: whole numbers have no end
-            raise KnobError(f"{self.name} must be {self._wanted()}, not {_named(value)}")
+            raise KnobError(f"{self.name} must be {self._wanted()}, not {_format_number(value)}")
         if self.gap and self.low < value < self.gap:
             raise KnobError(f"{self.name} must be {self.low:g} or at least {self.gap:g}, not {value}")
         if self.kind == "float":
@@ -215,7 +215,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "texts":
             return tuple(dict.fromkeys(checked))
         try:
-            return biases.checked(dict.fromkeys(checked))
+            return biases.check_biases(dict.fromkeys(checked))
         except biases.BiasError as error:
             raise KnobError(f"{self.name} {error}") from None
 
@@ -242,7 +242,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return f"{number} from {self.low:.16g} to {self.high:.16g}"
 
 
-def _named(number: float) -> str:
+def _format_number(number: float) -> str:
     """Format a number for a message: Python refuses to write thousands of digits."""
     return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
 
@@ -456,7 +456,7 @@ class Tuning(SamplerSettings, frozen=True):
         """Whether the model is to think; None leaves it to the template."""
         return None if self.think == THINK_AUTO else self.think > 0
 
-    def turned(self, changes: Mapping[str, object]) -> Tuning:
+    def turn_knobs(self, changes: Mapping[str, object]) -> Tuning:
         """Return a copy with some knobs turned.
 
         Raises:
@@ -469,7 +469,7 @@ class Tuning(SamplerSettings, frozen=True):
             checked[name] = KNOBS[name].check(value)
         return msgspec.structs.replace(self, **checked)
 
-    def differing(self, other: Tuning | None = None) -> dict[str, Value]:
+    def find_differing(self, other: Tuning | None = None) -> dict[str, Value]:
         """Return the values that differ from `other`, by knob; None means the defaults."""
         before = other or Tuning()
         return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}

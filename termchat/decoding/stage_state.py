@@ -29,23 +29,23 @@ def state_of(settings: SamplerSettings, known: Mapping[str, float]) -> dict[str,
             begun[MU] = known.get(MU, 2 * settings.mirostat_tau)
         elif name == "adaptive_p":
             kept = 1 - settings.adaptive_decay
-            begun[SUM] = known.get(SUM, _float32(settings.adaptive_target / kept))
-            begun[WEIGHT] = known.get(WEIGHT, _float32(1 / kept))
+            begun[SUM] = known.get(SUM, _round_float32(settings.adaptive_target / kept))
+            begun[WEIGHT] = known.get(WEIGHT, _round_float32(1 / kept))
     return begun
 
 
-def after(settings: SamplerSettings, state: Mapping[str, float], probability: float) -> dict[str, float]:
+def update_state(settings: SamplerSettings, state: Mapping[str, float], probability: float) -> dict[str, float]:
     """Return the state once the dice took a token with this probability after the chain. `state` is that of its record."""
     state_after = dict(state)
     before = state_after.pop(BEFORE, None)
     if MU in state_after and probability > 0:
         surprise = -math.log2(probability)
-        state_after[MU] = _float32(state_after[MU] - settings.mirostat_eta * (surprise - settings.mirostat_tau))
+        state_after[MU] = _round_float32(state_after[MU] - settings.mirostat_eta * (surprise - settings.mirostat_tau))
     if SUM in state_after and before is not None:
-        state_after[SUM] = _float32(before + settings.adaptive_decay * state_after[SUM])
-        state_after[WEIGHT] = _float32(1 + settings.adaptive_decay * state_after[WEIGHT])
+        state_after[SUM] = _round_float32(before + settings.adaptive_decay * state_after[SUM])
+        state_after[WEIGHT] = _round_float32(1 + settings.adaptive_decay * state_after[WEIGHT])
     return state_after
 
 
-def _float32(value: float) -> float:
+def _round_float32(value: float) -> float:
     return c_float(value).value

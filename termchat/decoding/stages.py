@@ -70,15 +70,15 @@ class SamplerStage(msgspec.Struct, frozen=True, kw_only=True):
             name for name in self.knobs if name != self.remembers and KNOBS[name].off is not None
         )
 
-    def active(self, settings: SamplerSettings) -> bool:
+    def is_active(self, settings: SamplerSettings) -> bool:
         """Return whether it can change anything."""
         if self.remembers and getattr(settings, self.remembers) == KNOBS[self.remembers].off:
             return False
         return self.draws or any(getattr(settings, name) != KNOBS[name].off for name in self.switches)
 
-    def window(self, settings: SamplerSettings) -> int:
+    def find_window(self, settings: SamplerSettings) -> int:
         """Return how many of the last tokens it looks at; 0 while it is off."""
-        return getattr(settings, self.remembers) if self.remembers and self.active(settings) else 0
+        return getattr(settings, self.remembers) if self.remembers and self.is_active(settings) else 0
 
 
 _STAGES = (
@@ -165,7 +165,7 @@ def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[Sample
     chain = [
         STAGES[name]
         for name in (*first, *settings.order, *last)
-        if not STAGES[name].optional or STAGES[name].active(settings) or (biased and name == LOGIT_BIAS)
+        if not STAGES[name].optional or STAGES[name].is_active(settings) or (biased and name == LOGIT_BIAS)
     ]
     sole = next((stage for stage in chain if stage.replaces), None)
     return tuple(chain if sole is None else [stage for stage in chain if stage is sole or stage.name in sole.replaces])
@@ -173,7 +173,7 @@ def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[Sample
 
 def first_full(settings: SamplerSettings) -> SamplerStage | None:
     """Return the first stage that looks at more than the tokens that a `sparse` one remembers."""
-    return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
+    return next((stage for stage in chain_of(settings) if stage.is_active(settings) and not stage.sparse), None)
 
 
 def has_floor(settings: SamplerSettings) -> bool:
@@ -199,7 +199,7 @@ def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:
     sole = next((other for other in chain_of(settings) if other.replaces), None)
     if sole is None or stage is sole or stage.draws or stage.name in sole.replaces:
         return ""
-    return sole.name if stage.active(settings) and (stage.last or stage.name in settings.order) else ""
+    return sole.name if stage.is_active(settings) and (stage.last or stage.name in settings.order) else ""
 
 
 _SERVANTS = frozenset(

@@ -67,7 +67,7 @@ class PhaseParser:
         if tags is not None and prompt.rstrip().endswith(self._opening):
             self.phase = "thinking"
 
-    def push(self, piece: bytes) -> Phase | None:
+    def push_piece(self, piece: bytes) -> Phase | None:
         """Add the bytes of a token; return its phase, None while it is not known: it is then the first phase that is known."""
         if self.phase == "answer":
             return "answer"

@@ -42,18 +42,18 @@ _KEPT = 512
 """Characters of a unit that has not ended which are looked at again."""
 
 
-def _sentences(text: str, begins_line: bool) -> Iterator[int]:
+def _find_sentences(text: str, begins_line: bool) -> Iterator[int]:
     end, has_content = 0, False
     for match in _SENTENCE.finditer(text):
         begin, end = end, match.end()
         has_content = has_content or _CONTENT.search(text, begin, end) is not None
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
-        if has_content and not (match["open"] == "." and _abbreviates(before, text[end : end + _NEAR])):
+        if has_content and not (match["open"] == "." and _is_abbreviation(before, text[end : end + _NEAR])):
             has_content = False
             yield end
 
 
-def _abbreviates(text: str, following: str) -> bool:
+def _is_abbreviation(text: str, following: str) -> bool:
     """Return whether the point at the end of a text belongs to an abbreviation or a number; `following` comes after it."""
     if _NUMBERED.search(text):
         return True
@@ -74,7 +74,7 @@ def _find_borders(border: re.Pattern[str], text: str, _begins_line: bool) -> Ite
 
 
 _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
-    "sentences": _sentences,
+    "sentences": _find_sentences,
     "lines": partial(_find_borders, re.compile(r"\n")),
     "paragraphs": partial(_find_borders, re.compile(r"\n[^\S\n]*\n")),
 }
@@ -83,11 +83,11 @@ _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
 
 def ends_sentence(text: str, following: str) -> bool:
     """Return whether a sentence ends with `text`, but for white space, where `following` comes next ("" when nothing does)."""
-    ends = [end for end in _sentences(text + following, True) if end <= len(text)]
+    ends = [end for end in _find_sentences(text + following, True) if end <= len(text)]
     return bool(ends) and not text[ends[-1] :].strip()
 
 
-def beginning(data: bytes) -> str:
+def decode_beginning(data: bytes) -> str:
     """Decode the beginning of a text. Of half a character return one that it may be: a closing mark or an emoji where that is
     possible, else U+FFFD."""
     text = data.decode("utf-8", "ignore")
@@ -107,10 +107,10 @@ class UnitCounter:
         self._begins_line = True
         self._count = 0
 
-    def push(self, text: str) -> None:
+    def push_text(self, text: str) -> None:
         self._open += text
 
-    def count(self, following: str) -> int:
+    def count_ended(self, following: str) -> int:
         """Return the number of units that have ended, if `following` comes next."""
         ends = [end for end in self._ends(self._open + following, self._begins_line) if end <= len(self._open)]
         self._count += len(ends)

@@ -22,7 +22,7 @@ from termchat.decoding.constraint_check import (
     draft_of,
     parse_exactly,
 )
-from termchat.decoding.deadline import deadline
+from termchat.decoding.deadline import interrupt_after
 from termchat.decoding.partial_json import PartialDocument, shown_path
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def verdict_on(constraint: Constraint, data: bytes) -> Judgement:
 
 def _judge_text(constraint: Constraint, data: bytes) -> Judgement:
     followed = _follow_constraint(constraint)
-    fits = followed.follow(data)
+    fits = followed.follow_bytes(data)
     if fits < len(data):
         before, rest = data[:fits].decode("utf-8", "replace"), data[fits : fits + 4].decode("utf-8", "replace")
         shown = json.dumps(rest[:1], ensure_ascii=False)
@@ -82,7 +82,7 @@ def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
     """Find the bytes that may follow these; None if these do not fit, or only the vocabulary could tell."""
     try:
         followed = _follow_constraint(constraint)
-        return _read_allowed(followed.matcher) if followed.follow(data) == len(data) else None
+        return _read_allowed(followed.matcher) if followed.follow_bytes(data) == len(data) else None
     except (NotChecked, TextError):
         return None
 
@@ -97,8 +97,8 @@ def _judge_json(constraint: Constraint, data: bytes) -> Judgement:
         # Every JSON text, with any white space and all escapes but that of a slash.
         any_json = LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})
         followed = _follow_grammar(any_json)
-        if followed.follow(data) == len(data) and not followed.matcher.is_accepting():
-            at = PartialDocument().standing(text)
+        if followed.follow_bytes(data) == len(data) and not followed.matcher.is_accepting():
+            at = PartialDocument().find_standing(text)
             where = "before a value" if at.coming.startswith("a value") else f"inside {at.inside}"
             place = shown_path(at.path)
             return Judgement("incomplete", f"ends {where}" + (f" ({place})" if place else ""))
@@ -112,8 +112,8 @@ def _judge_json(constraint: Constraint, data: bytes) -> Judgement:
     from jsonschema.exceptions import best_match
 
     try:
-        with deadline(_SECONDS):
-            fault = best_match(_validator(constraint.text).iter_errors(value))
+        with interrupt_after(_SECONDS):
+            fault = best_match(_make_validator(constraint.text).iter_errors(value))
     except (NotChecked, TextError):
         raise
     except RecursionError:
@@ -139,7 +139,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @lru_cache(8)
-def _validator(text: str) -> Any:
+def _make_validator(text: str) -> Any:
     """Make the validator of a schema.
 
     Raises:
@@ -172,15 +172,15 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
         if isinstance(value, Exact) and abs(value.adjusted()) > _LONGEST_EXPONENT:
             raise NotChecked("multipleOf: a number is too large")
         if (Fraction(value) / Fraction(unit)).denominator != 1:
-            yield _fault(f"{value!r} is not a multiple of {unit!r}")
+            yield _make_fault(f"{value!r} is not a multiple of {unit!r}")
 
 
 def _string_rule(keyword: str, fault: str) -> Any:
     """Make the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
     def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not _matches(keyword, rule, value):
-            yield _fault(fault.format(value, rule))
+        if validator.is_type(value, "string") and not _matches_rule(keyword, rule, value):
+            yield _make_fault(fault.format(value, rule))
 
     return check
 
@@ -189,7 +189,7 @@ def _pattern_properties(validator: Any, rules: dict[str, Any], value: Any, _sche
     if validator.is_type(value, "object"):
         for pattern, rule in rules.items():
             for key, item in value.items():
-                if _matches("pattern", pattern, key):
+                if _matches_rule("pattern", pattern, key):
                     yield from validator.descend(item, rule, path=key, schema_path=pattern)
 
 
@@ -197,19 +197,19 @@ def _additional_properties(check_rest: Any) -> Any:
     def check(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "object"):
             patterns = schema.get("patternProperties", {})
-            named = {key: True for key in value if any(_matches("pattern", pattern, key) for pattern in patterns)}
+            named = {key: True for key in value if any(_matches_rule("pattern", pattern, key) for pattern in patterns)}
             yield from check_rest(validator, rule, value, {"properties": {**schema.get("properties", {}), **named}})
 
     return check
 
 
-def _fault(message: str) -> Any:
+def _make_fault(message: str) -> Any:
     from jsonschema.exceptions import ValidationError
 
     return ValidationError(message)
 
 
-def _matches(keyword: str, rule: str, text: str) -> bool:
+def _matches_rule(keyword: str, rule: str, text: str) -> bool:
     """Return whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
 
     Raises:
@@ -229,10 +229,10 @@ def _matches(keyword: str, rule: str, text: str) -> bool:
         data = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").encode()
     except UnicodeEncodeError:
         raise NotChecked("a string has half of a character") from None
-    return followed.follow(data) == len(data) and bool(followed.matcher.is_accepting())
+    return followed.follow_bytes(data) == len(data) and bool(followed.matcher.is_accepting())
 
 
-def pretty(text: str) -> str | None:
+def format_json(text: str) -> str | None:
     """Format JSON with a line for each value; None where the text is not JSON."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
@@ -252,14 +252,14 @@ def described_bytes(after: AllowedBytes) -> str:
             ranges.append([byte, byte])
     if sum(high - low + 1 for low, high in ranges if high < 128) > _MANY:
         missing = [byte for byte in range(32, 127) if byte not in after.allowed]
-        parts = ["any character" + (f" but {' '.join(map(_shown, missing))}" if missing else "")]
+        parts = ["any character" + (f" but {' '.join(map(_show_byte, missing))}" if missing else "")]
     else:
         spaces = all(byte in after.allowed for byte in b"\t\n\r ")
         parts = ["white space"] if spaces else []
         for low, high in ranges:
             if low < 128 and not (spaces and low in b"\t\n\r "):
                 plain = high - low >= 2 and low >= 33 and high <= 126
-                parts += [f"{chr(low)}-{chr(high)}"] if plain else map(_shown, range(low, high + 1))
+                parts += [f"{chr(low)}-{chr(high)}"] if plain else map(_show_byte, range(low, high + 1))
         if any(high >= 128 for _, high in ranges):
             parts.append("characters beyond ASCII")
     if after.may_end:
@@ -271,7 +271,7 @@ _MANY = 85
 _NAMED = {9: "tab", 10: "newline", 13: "return", 32: "space", 44: '","'}
 
 
-def _shown(byte: int) -> str:
+def _show_byte(byte: int) -> str:
     return _NAMED.get(byte) or (chr(byte) if 32 < byte < 127 else f"0x{byte:02x}")
 
 
@@ -283,7 +283,7 @@ class _Followed:
         self.refusal = next((line[7:] for line in lines if line.startswith("error: ")), lines[0])
         self._base, self.matcher, self.data, self.fits = base, base.deep_copy(), b"", 0
 
-    def follow(self, data: bytes) -> int:
+    def follow_bytes(self, data: bytes) -> int:
         """Read on, where the data begin with those before; return how many bytes fit.
 
         Raises:

@@ -119,11 +119,11 @@ class WalkFigures:
         self._seen: dict[int, set[tuple[int, ...]]] = {n: set() for n in DISTINCT}
         self._last: tuple[int, ...] = ()
 
-    def append(self, id: int, logprob: float | None, entropy: float | None) -> None:
+    def append_token(self, id: int, logprob: float | None, entropy: float | None) -> None:
         """Add a token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
         self.tokens += 1
-        self.sum_logprob = _plus(self.sum_logprob, logprob)
-        self._entropies = _plus(self._entropies, entropy)
+        self.sum_logprob = _add_known(self.sum_logprob, logprob)
+        self._entropies = _add_known(self._entropies, entropy)
         self._last = (*self._last[-max(DISTINCT) + 1 :], id)
         for n, seen in self._seen.items():
             if len(self._last) >= n:
@@ -131,7 +131,7 @@ class WalkFigures:
 
     @property
     def mean_logprob(self) -> float | None:
-        return self._mean(self.sum_logprob)
+        return self._compute_mean(self.sum_logprob)
 
     @property
     def perplexity(self) -> float | None:
@@ -142,13 +142,13 @@ class WalkFigures:
     @property
     def mean_entropy(self) -> float | None:
         """In bits."""
-        return self._mean(self._entropies)
+        return self._compute_mean(self._entropies)
 
-    def distinct(self, n: int) -> float | None:
+    def count_distinct(self, n: int) -> float | None:
         """Return the share of different n-grams; None without one."""
         return len(self._seen[n]) / (self.tokens - n + 1) if self.tokens >= n else None
 
-    def _mean(self, total: float | None) -> float | None:
+    def _compute_mean(self, total: float | None) -> float | None:
         return total / self.tokens if total is not None and self.tokens else None
 
 
@@ -172,18 +172,18 @@ class GroupFigures:
             self.of[walk] = WalkFigures()
             self.trie.add(walk)
 
-    def append(self, walk: int, id: int, logprob: float | None, entropy: float | None) -> None:
+    def append_token(self, walk: int, id: int, logprob: float | None, entropy: float | None) -> None:
         """Append a token to a walk: see `WalkFigures.append`."""
         self.add(walk)
-        self.of[walk].append(id, logprob, entropy)
+        self.of[walk].append_token(id, logprob, entropy)
         self.trie.append(walk, id)
         gram = tuple(self.trie.ids(walk)[-OVERLAP:])
         if len(gram) < OVERLAP:
             return
         counts = self._counts[gram]
-        had, before = counts.get(walk, 0), _second(counts)
+        had, before = counts.get(walk, 0), _second_highest(counts)
         counts[walk] = had + 1
-        after = _second(counts)
+        after = _second_highest(counts)
         self._matched[walk] += min(had + 1, before) - min(had, before)
         if after > before:
             for one, count in counts.items():
@@ -203,10 +203,10 @@ class GroupFigures:
         return math.fsum(shares) / len(shares) if len(shares) > 1 else None
 
 
-def _second(counts: dict[int, int]) -> int:
+def _second_highest(counts: dict[int, int]) -> int:
     """Return the second highest count: an n-gram of each walk is so often in another walk, or as often as in itself."""
     return sorted(counts.values())[-2] if len(counts) > 1 else 0
 
 
-def _plus(total: float | None, more: float | None) -> float | None:
+def _add_known(total: float | None, more: float | None) -> float | None:
     return None if total is None or more is None or math.isnan(more) else total + more

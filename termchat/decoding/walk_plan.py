@@ -54,11 +54,11 @@ class WalkPlan(msgspec.Struct, frozen=True):
     changes: tuple[dict[str, Value], ...]
     exact: bool = False
 
-    def numbered(self, number: int) -> WalkPlan:
+    def set_number(self, number: int) -> WalkPlan:
         """Return the plan with the number of its group."""
         return msgspec.structs.replace(self, group=msgspec.structs.replace(self.group, number=number))
 
-    def seed(self, first: int, walk: int) -> int:
+    def choose_seed(self, first: int, walk: int) -> int:
         """Return the seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice
         all have the first one's.
 
@@ -73,7 +73,7 @@ class WalkPlan(msgspec.Struct, frozen=True):
             )
         return seed
 
-    def label(self, walk: int) -> str:
+    def label_walk(self, walk: int) -> str:
         """What sets it apart, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed does."""
         told = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
         if self.group.kind == "grid" and self.group.runs > 1:
@@ -94,7 +94,7 @@ def walks(n: int, *, same_dice: bool = False) -> WalkPlan:
     """Raises:
     PlanError: n is not from 2 to `MOST_WALKS`; so for the next ones.
     """
-    return _alike("walks", n, same_dice=same_dice)
+    return _make_alike("walks", n, same_dice=same_dice)
 
 
 def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
@@ -103,7 +103,7 @@ def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
     """
     if wrong := beam_search.penalty_problem(length_penalty):
         raise PlanError(wrong)
-    return _alike("best", n, length_penalty=length_penalty)
+    return _make_alike("best", n, length_penalty=length_penalty)
 
 
 def vote(n: int, answer: str) -> WalkPlan:
@@ -114,7 +114,7 @@ def vote(n: int, answer: str) -> WalkPlan:
         answer_reader(answer)
     except AnswerError as error:
         raise PlanError(error.message, error.hint) from None
-    return _alike("vote", n, answer=answer)
+    return _make_alike("vote", n, answer=answer)
 
 
 def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
@@ -123,7 +123,7 @@ def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
     Raises:
         PlanError: an unknown knob, a value that its knob refuses, or the two are the same.
     """
-    changes = (_changed(a), _changed(b))
+    changes = (_check_changes(a), _check_changes(b))
     if changes[0] == changes[1]:
         raise PlanError("both settings are the same", "change a knob of one of them")
     return WalkPlan(Group(0, "compare", 2, same_dice=True), changes, exact=True)
@@ -135,7 +135,7 @@ def beams(settings: BeamSettings) -> WalkPlan:
     """
     if settings.width == 1:
         raise PlanError("a search with 1 beam is greedy", "set the temperature to 0, or give 2 beams or more")
-    if wrong := beam_search.problem(settings):
+    if wrong := beam_search.find_problem(settings):
         raise PlanError(wrong)
     n = settings.n_best
     return WalkPlan(Group(0, "beams", n, runs=n, beams=settings), ({},) * n)
@@ -148,7 +148,7 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         PlanError: more than two knobs or the same one twice, an unknown one, a value that its knob refuses or that is there
             twice, or more walks than fit into a batch.
     """
-    checked = tuple(map(_checked, knobs))
+    checked = tuple(map(_check_knob, knobs))
     if not checked:
         raise PlanError("a grid needs a knob and its values", _EXAMPLE)
     if len(checked) > MOST_KNOBS:
@@ -188,7 +188,7 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
-                found[-1][1].append(_value(knob, word))
+                found[-1][1].append(_parse_value(knob, word))
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
                 found.append((knob, []))
@@ -209,20 +209,20 @@ PRESETS: dict[str, Callable[[], WalkPlan]] = {
 """The classic exercises, by the knob that they show."""
 
 
-def _alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
+def _make_alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
     if not 2 <= n <= MOST_WALKS:
         raise PlanError(f"the number of walks is 2 to {MOST_WALKS}, not {n}")
     return WalkPlan(Group(0, kind, n, runs=n, **more), ({},) * n)
 
 
-def _changed(knobs: Mapping[str, object]) -> dict[str, Value]:
-    return {(knob := _knob(name)).name: _refusing(knob.check, value) for name, value in knobs.items()}
+def _check_changes(knobs: Mapping[str, object]) -> dict[str, Value]:
+    return {(knob := _find_knob(name)).name: _convert_refusal(knob.check, value) for name, value in knobs.items()}
 
 
-def _checked(given: GridKnob) -> GridKnob:
+def _check_knob(given: GridKnob) -> GridKnob:
     """Return the knob with its own name and its values in its own type."""
     knob = _grid_knob(given.name)
-    values = [_refusing(knob.check, value) for value in given.values]
+    values = [_convert_refusal(knob.check, value) for value in given.values]
     if not values:
         raise PlanError(f"{knob.name} has no values", _EXAMPLE)
     twice = next((value for at, value in enumerate(values) if value in values[:at]), None)
@@ -234,7 +234,7 @@ def _checked(given: GridKnob) -> GridKnob:
 
 
 def _grid_knob(name: str) -> Knob:
-    knob = _knob(name)
+    knob = _find_knob(name)
     if knob.kind not in NUMERIC:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
         raise PlanError(f"{knob.name} cannot be a knob of a grid", how)
@@ -246,7 +246,7 @@ def own_name(name: str) -> str:
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 
-def _knob(name: str) -> Knob:
+def _find_knob(name: str) -> Knob:
     if not (known := own_name(name)):
         raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
     if "draft" in (known, KNOBS[known].needs):
@@ -254,13 +254,13 @@ def _knob(name: str) -> Knob:
     return KNOBS[known]
 
 
-def _value(knob: Knob, word: str) -> float:
-    value = _refusing(knob.parse, "off" if word.lower() in _OFF else word)
+def _parse_value(knob: Knob, word: str) -> float:
+    value = _convert_refusal(knob.parse, "off" if word.lower() in _OFF else word)
     assert isinstance(value, (int, float))  # as of every knob of `NUMERIC`
     return value
 
 
-def _refusing(read: Callable[[Any], Value], value: object) -> Value:
+def _convert_refusal(read: Callable[[Any], Value], value: object) -> Value:
     try:
         return read(value)
     except KnobError as error:

@@ -19,13 +19,13 @@ from termchat.decoding.arithmetic import (
     Logits,
     Situation,
     Surviving,
-    floor,
+    find_floor,
     logf,
-    nucleus,
-    probabilities,
+    sum_nucleus,
+    compute_probabilities,
     softmax,
     temperature,
-    window,
+    count_window,
 )
 from termchat.decoding.biases import BANNED
 from termchat.decoding.constraint import GRAMMAR
@@ -39,7 +39,7 @@ _NUDGES = (0.0, 1e-7, 1e-6, 1e-5, 1e-4)
 """How far into its interval a temperature is moved, as a share of it, until float32 agrees that it will do."""
 
 
-def explain(
+def explain_token(
     logits: Logits,
     token: int,
     past: Sequence[int],
@@ -64,13 +64,13 @@ def explain(
     if allowed is not None and not np.isfinite(logits[allowed]).any():
         allowed = None  # it was dropped there
     bias = {one.id: BANNED if one.bias is None else one.bias for one in biases}
-    at = Situation(past, dice.chance(seed, step), state, dry, len(logits), bias)
+    at = Situation(past, dice.draw_chance(seed, step), state, dry, len(logits), bias)
     whole = Surviving(np.arange(len(logits), dtype=np.int32), logits)
     asked = _Step(whole, at, seed, step, {one.id: one for one in biases}, allowed, after_chain)
     rows = asked.run_chain(settings)
-    winner = asked.winner(rows)
-    stages = _effects(rows, token, winner)
-    penalised = _penalised(rows, token, window(past, settings), len(past))
+    winner = asked.find_winner(rows)
+    stages = _list_effects(rows, token, winner)
+    penalised = _find_penalties(rows, token, count_window(past, settings), len(past))
     own = logits.astype(np.float64)
     highest = float(own.max())
     mass = math.log(float(np.exp(own - highest).sum()))
@@ -82,11 +82,11 @@ def explain(
         logprob=float(own[token]) - highest - mass,
         rank=int(np.count_nonzero(logits > logits[token])),
         probability=0.0 if final is None else final,
-        noise=float(dice.gumbel(seed, step, np.array([token], np.int32))[0]),
+        noise=float(dice.draw_gumbel(seed, step, np.array([token], np.int32))[0]),
         stages=stages,
         removed_by=next((stage.name for stage in stages[:-1] if stage.cut), None),
         penalised=penalised,
-        remedies=[] if token == winner else _remedies(asked, token, settings, penalised),
+        remedies=[] if token == winner else _list_remedies(asked, token, settings, penalised),
         winner=winner,
         winner_text=name(winner),
         misfit=misfit,
@@ -126,11 +126,11 @@ class _Step(NamedTuple):
             return rows | self._run_stages(settings, self.whole)
         if self.after_chain:
             after = rows | self._run_stages(settings, self.whole)
-            left = _last(after).drop_masked()
-            left = left.keep(self.allowed[left.ids])
+            left = _last_row(after).drop_masked()
+            left = left.keep_only(self.allowed[left.ids])
             if len(left.ids):
                 return after | {GRAMMAR: left}
-        fitting = self.whole.keep(self.allowed & np.isfinite(self.whole.logits))
+        fitting = self.whole.keep_only(self.allowed & np.isfinite(self.whole.logits))
         return rows | {GRAMMAR: fitting} | self._run_stages(settings, fitting)
 
     def _run_stages(self, settings: SamplerSettings, row: Surviving) -> Rows:
@@ -139,20 +139,20 @@ class _Step(NamedTuple):
         at = self.at._replace(state=state_of(settings, self.at.state))
         for stage in chain_of(settings, biased=bool(at.bias)):
             row = APPLY[stage.name](row, settings, at)
-            rows[stage.name] = row.keep(np.isfinite(row.logits) | masked[row.ids])
+            rows[stage.name] = row.keep_only(np.isfinite(row.logits) | masked[row.ids])
         return rows
 
-    def winner(self, rows: Rows) -> int:
+    def find_winner(self, rows: Rows) -> int:
         """Return the token that the dice take of the last row."""
-        row = _last(rows)
+        row = _last_row(rows)
         return draw(row.ids, row.logits, self.seed, self.step).id
 
 
-def _last(rows: Rows) -> Surviving:
+def _last_row(rows: Rows) -> Surviving:
     return next(reversed(rows.values()))
 
 
-def _before(stage: str, rows: Rows) -> Surviving:
+def _row_before(stage: str, rows: Rows) -> Surviving:
     """Return the row that a stage is given."""
     names = list(rows)
     return rows[names[names.index(stage) - 1]]
@@ -161,7 +161,7 @@ def _before(stage: str, rows: Rows) -> Surviving:
 # --- what was done to the token --------------------------------------------------------------------------------------
 
 
-def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
+def _list_effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
     """Return the effect of each stage, then of the dice."""
     effects = []
     alive = True
@@ -169,7 +169,7 @@ def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
         place = row.find_place(token)
         logit = probability = None
         if place is not None:
-            logit, probability = float(row.logits[place]), float(probabilities(row)[place])
+            logit, probability = float(row.logits[place]), float(compute_probabilities(row)[place])
         effects.append(StageEffect(name, logit, probability, len(row.ids), alive and place is None))
         alive = place is not None
     won = token == winner
@@ -177,21 +177,21 @@ def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
     return effects
 
 
-def _penalised(rows: Rows, token: int, seen: Sequence[int], count: int) -> Penalised | None:
+def _find_penalties(rows: Rows, token: int, seen: Sequence[int], count: int) -> Penalised | None:
     """Return what the penalties, which have `seen` the last of `count` ids, took; None where they are not in the chain, or get
     the token no more."""
     positions = [count - len(seen) + i for i, other in enumerate(seen) if other == token]
     place = rows["penalties"].find_place(token) if "penalties" in rows else None
     if not positions or place is None:
         return None
-    loss = float(_logit(_before("penalties", rows), token)) - float(rows["penalties"].logits[place])
+    loss = float(_find_logit(_row_before("penalties", rows), token)) - float(rows["penalties"].logits[place])
     return Penalised(loss, positions)
 
 
 # --- what it would have taken ----------------------------------------------------------------------------------------
 
 
-def _remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
+def _list_remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
     """Find what keeps the token, stage by stage; then the temperature at which it wins; then the penalty to do without."""
     remedies: list[Remedy] = []
     turned = settings
@@ -199,47 +199,47 @@ def _remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Pe
     if LOGIT_BIAS in rows and rows[LOGIT_BIAS].find_place(token) is None and not asked.biases[token].model:
         asked = asked.without_bias(token)
         rows = asked.run_chain(turned)
-        remedies.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(rows) == token))
+        remedies.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.find_winner(rows) == token))
     for stage in [*rows][1:]:
         if rows[stage].find_place(token) is not None:
             continue
         if stage not in _THRESHOLDS:  # no knob keeps it
             return remedies
         knob, sign, threshold = _THRESHOLDS[stage]
-        value = threshold(_before(stage, rows), token, asked.at)
+        value = threshold(_row_before(stage, rows), token, asked.at)
         if not KNOBS[knob].low <= value <= KNOBS[knob].high:  # only without the stage
             sign, value = "=", float(KNOBS[knob].off)  # type: ignore[arg-type]
-        turned = _turned(turned, knob, value)
+        turned = _turn_knob(turned, knob, value)
         rows = asked.run_chain(turned)
-        remedies.append(Remedy(knob, sign, value, wins=asked.winner(rows) == token))
+        remedies.append(Remedy(knob, sign, value, wins=asked.find_winner(rows) == token))
     if remedies and remedies[-1].wins and remedies[-1].knob == "temperature":
         remedies.pop()  # it wins at the lowest temperature; up to which one is said below
     if not (remedies and remedies[-1].wins) and [*rows][-1] == "temperature" and not turned.dynatemp_range:
-        remedies.append(_winning_temperature(asked, _before("temperature", rows), token, turned.temperature))
+        remedies.append(_winning_temperature(asked, _row_before("temperature", rows), token, turned.temperature))
     bias = asked.biases.get(token)
     if (penalised is not None and penalised.loss > 0) or token in asked.at.dry or (bias is not None and bias.bias):
         remedies += _without_penalty(asked, token, settings)
     return remedies
 
 
-def _turned(settings: SamplerSettings, knob: str, value: object) -> SamplerSettings:
+def _turn_knob(settings: SamplerSettings, knob: str, value: object) -> SamplerSettings:
     return msgspec.structs.replace(settings, **{knob: KNOBS[knob].check(value)})
 
 
 def _top_p_from(row: Surviving, token: int, _: Situation) -> float:
     """Return the first number above the sum of the tokens before it; 1, which is off, if they reach all."""
-    ordered, reached = nucleus(row)
-    place = int(np.count_nonzero(ordered.logits >= _logit(row, token))) - 1
+    ordered, reached = sum_nucleus(row)
+    place = int(np.count_nonzero(ordered.logits >= _find_logit(row, token))) - 1
     return float(min(np.nextafter(reached[place - 1], np.float32(2)), np.float32(1)))
 
 
 def _min_p_to(row: Surviving, token: int, _: Situation) -> float:
     """Return the last number whose floor is not above the token."""
-    logit = _logit(row, token)
+    logit = _find_logit(row, token)
     value = np.float32(np.exp(np.float64(logit) - np.float64(row.logits.max())))
-    while value > 0 and logit < floor(row, value):
+    while value > 0 and logit < find_floor(row, value):
         value = np.nextafter(value, np.float32(0))
-    while value < 1 and logit >= floor(row, above := np.nextafter(value, np.float32(1))):
+    while value < 1 and logit >= find_floor(row, above := np.nextafter(value, np.float32(1))):
         value = above
     return float(value)
 
@@ -247,7 +247,7 @@ def _min_p_to(row: Surviving, token: int, _: Situation) -> float:
 def _top_n_sigma_from(row: Surviving, token: int, _: Situation) -> float:
     """Return a number a little above the border, whose mean llama.cpp sums in float32."""
     finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
-    return float((finite.max() - float(_logit(row, token))) / finite.std() * (1 + _BLUR))
+    return float((finite.max() - float(_find_logit(row, token))) / finite.std() * (1 + _BLUR))
 
 
 def _typical_p_from(row: Surviving, token: int, _: Situation) -> float:
@@ -262,13 +262,13 @@ def _top_h_from(row: Surviving, token: int, _: Situation) -> float:
     logits = np.sort(row.logits.astype(np.float64))[::-1]
     p = np.exp(logits - logits[0])
     p /= p.sum()
-    kept = p[: int(np.count_nonzero(logits >= float(_logit(row, token))))]
+    kept = p[: int(np.count_nonzero(logits >= float(_find_logit(row, token))))]
     parts, mass = -kept * np.log(kept), kept.sum()
     return min(float((parts.sum() / mass + math.log(mass)) / -(p[p > 0] * np.log(p[p > 0])).sum()) * (1 + _BLUR), 1.0)
 
 
 def _min_k_from(row: Surviving, token: int, _: Situation) -> float:
-    place = int(np.count_nonzero(row.logits >= _logit(row, token)))
+    place = int(np.count_nonzero(row.logits >= _find_logit(row, token)))
     finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
     return float(place * (finite.max() - finite.min()) * (1 + _BLUR))
 
@@ -278,7 +278,7 @@ _BLUR = 1e-5
 
 _THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int, Situation], float]]] = {
     "top_n_sigma": ("top_n_sigma", ">=", _top_n_sigma_from),
-    "top_k": ("top_k", ">=", lambda row, token, _: float(np.count_nonzero(row.logits >= _logit(row, token)))),
+    "top_k": ("top_k", ">=", lambda row, token, _: float(np.count_nonzero(row.logits >= _find_logit(row, token)))),
     "typical_p": ("typical_p", ">=", _typical_p_from),
     "top_p": ("top_p", ">=", _top_p_from),
     "min_p": ("min_p", "<=", _min_p_to),
@@ -291,7 +291,7 @@ _THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int, Situation], flo
 """Stage to its knob, the side that keeps a token, and the value from which it does, given what comes into the stage."""
 
 
-def _logit(row: Surviving, token: int) -> np.float32:
+def _find_logit(row: Surviving, token: int) -> np.float32:
     return row.logits[row.ids == token][0]  # type: ignore[no-any-return]
 
 
@@ -301,14 +301,14 @@ def _winning_temperature(asked: _Step, row: Surviving, token: int, present: floa
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
     """
     knob = KNOBS["temperature"]
-    low, high = _interval(row, dice.gumbel(asked.seed, asked.step, row.ids), token)
+    low, high = _find_interval(row, dice.draw_gumbel(asked.seed, asked.step, row.ids), token)
     low, high = max(low, knob.gap), min(high, knob.high)
     upward = present - low < high - present
     near, far, end = (low, high, knob.high) if upward else (high, low, knob.low)
 
     def wins(value: float) -> bool:
         heated = temperature(row, SamplerSettings(temperature=value), Situation(()))
-        return asked.winner({"temperature": heated}) == token
+        return asked.find_winner({"temperature": heated}) == token
 
     tried = (near + nudge * (far - near) for nudge in _NUDGES) if low <= high else iter(())
     value = next(filter(wins, tried), None)
@@ -319,13 +319,13 @@ def _winning_temperature(asked: _Step, row: Surviving, token: int, present: floa
     return Remedy("temperature", ">=" if upward else "<=", value, wins=True, until=None if wins(end) else far)
 
 
-def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[float, float]:
+def _find_interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[float, float]:
     """Return the temperatures at which the token wins, 0 to infinity, empty if the first is above the second."""
     mine, masked = row.ids == token, np.isneginf(row.logits)
     if (mine & masked).any():
         return math.inf, 0.0
     others = ~mine & ~masked
-    ahead = float(_logit(row, token)) - row.logits[others].astype(np.float64)
+    ahead = float(_find_logit(row, token)) - row.logits[others].astype(np.float64)
     needed = noise[others] - noise[mine]  # the bound: ahead / T >= needed
     above, below = ahead > 0, ahead < 0
     if (needed[~above & ~below] > 0).any():
@@ -339,7 +339,7 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 
 def _without_penalty(asked: _Step, token: int, settings: SamplerSettings) -> list[Remedy]:
     """Return the first penalty without which, all else as it is, the token is kept where it was cut, or wins."""
-    kept = _last(asked.run_chain(settings)).find_place(token) is not None
+    kept = _last_row(asked.run_chain(settings)).find_place(token) is not None
     tries: list[tuple[str, float, _Step, SamplerSettings]] = []
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:
@@ -347,10 +347,10 @@ def _without_penalty(asked: _Step, token: int, settings: SamplerSettings) -> lis
     for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
         off = float(KNOBS[name].off)  # type: ignore[arg-type]
         if getattr(settings, name) != off:
-            tries.append((name, off, asked, _turned(settings, name, off)))
+            tries.append((name, off, asked, _turn_knob(settings, name, off)))
     for name, value, step, turned in tries:
         rows = step.run_chain(turned)
-        wins = step.winner(rows) == token
-        if wins or (not kept and _last(rows).find_place(token) is not None):
+        wins = step.find_winner(rows) == token
+        if wins or (not kept and _last_row(rows).find_place(token) is not None):
             return [Remedy(name, "=", value, wins)]
     return []

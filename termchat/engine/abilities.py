@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from termchat.decoding import biases
-from termchat.decoding.conditions import Condition, Measure, Threshold, describe
+from termchat.decoding.conditions import Condition, Measure, Threshold, format_condition
 from termchat.decoding.constraint import Constraint, Kind
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS
@@ -100,11 +100,11 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     order: tuple[str, ...] = ()
     larger_context: str = "load the model with a larger --context"
 
-    def features(self) -> frozenset[Feature]:
+    def list_features(self) -> frozenset[Feature]:
         """Return all that can be done with it."""
-        return frozenset(feature for feature in _FEATURES if self.lack(feature) is None)
+        return frozenset(feature for feature in _FEATURES if self.find_lacking(feature) is None)
 
-    def lack(self, feature: Feature) -> Ability | None:
+    def find_lacking(self, feature: Feature) -> Ability | None:
         """Return the first ability that a feature needs and the engine lacks; None where nothing is missing."""
         return next((ability for ability in _FEATURES[feature][1] if not getattr(self, ability)), None)
 
@@ -115,7 +115,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
             return "text only"
         if not self.client_draw:
             return "draws there"
-        return "here everything works" if self.features() == ALL_FEATURES else "draws here"
+        return "here everything works" if self.list_features() == ALL_FEATURES else "draws here"
 
 
 LOCAL = EngineAbilities()
@@ -175,14 +175,14 @@ class Refused(NamedTuple):
     hint: str
 
 
-def refused(
+def find_refusal(
     feature: Feature, offers: Collection[Feature], abilities: EngineAbilities | None = None, name: str = "this engine"
 ) -> Refused | None:
     """Return why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of
     its model, as far as they are known, and `name` is its name."""
     if feature in offers:
         return None
-    lack = abilities.lack(feature) if abilities is not None else None
+    lack = abilities.find_lacking(feature) if abilities is not None else None
     because = f": {_LACKS[lack]}" if lack is not None else ""
     return Refused(f"{name} cannot {FEATURES[feature]}{because}", who_can(feature))
 
@@ -211,7 +211,7 @@ def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str
 def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name: str) -> Refused | None:
     """Return why replies cannot match a constraint, where they can match others; None where they can."""
     if constraint.kind not in abilities.constraints:
-        why = f"follow a {constraint.kind} constraint: it takes {_or(abilities.constraints)}"
+        why = f"follow a {constraint.kind} constraint: it takes {_join_names(abilities.constraints)}"
     elif constraint.after_chain and not abilities.client_draw:
         why = "follow a constraint after its sampler chain"
     else:
@@ -224,16 +224,16 @@ def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) ->
     if not isinstance(condition, Threshold) or condition.measure not in abilities.untold:
         return None
     return Refused(
-        f"{describe(condition)}: {name} does not tell what its sampler chain leaves", f"{who_draws_here()} does"
+        f"{format_condition(condition)}: {name} does not tell what its sampler chain leaves", f"{who_draws_here()} does"
     )
 
 
 def who_can(feature: Feature) -> str:
     """Return which engines can do a thing, as a hint."""
-    able = [name for name, abilities in _KNOWN if feature in abilities.features()]
+    able = [name for name, abilities in _KNOWN if feature in abilities.list_features()]
     if "a llama-server" in able:  # however it is drawn
         able.remove("a llama-server drawn here")
-    return f"{_or(able)} can"
+    return f"{_join_names(able)} can"
 
 
 def most_of(address: EngineAddress) -> EngineAbilities:
@@ -252,9 +252,9 @@ def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | Non
 
 def who_draws_here() -> str:
     """Return the engines whose sampler chain is seen, since tokens are drawn here."""
-    return _or([name for name, abilities in _KNOWN if abilities.client_draw])
+    return _join_names([name for name, abilities in _KNOWN if abilities.client_draw])
 
 
-def _or(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)}{',' * (len(others) > 1)} or {last}" if others else last

@@ -30,9 +30,9 @@ def read_key(address: EngineAddress) -> str:
     if not sources:
         return ""
     if len(sources) > 1:
-        raise _refused(address, f"has both {sources[0]} and {sources[1]}", "give one of them")
+        raise _refuse_key(address, f"has both {sources[0]} and {sources[1]}", "give one of them")
     if address.scheme == "http" and not address.is_loopback and not address.insecure_key:
-        raise _refused(
+        raise _refuse_key(
             address,
             "would get its key unencrypted over http://",
             "use https:// or an ssh tunnel, or set insecure_key = true for a network you trust",
@@ -40,7 +40,9 @@ def read_key(address: EngineAddress) -> str:
     text, place = {"key_env": _read_variable, "key_file": _read_file, "key_keyring": _read_keyring}[sources[0]](address)
     key = text.strip()
     if not _KEY.fullmatch(key):
-        raise _refused(address, f"has no valid key in {place}", "a key is one line of printable ASCII without spaces")
+        raise _refuse_key(
+            address, f"has no valid key in {place}", "a key is one line of printable ASCII without spaces"
+        )
     return key
 
 
@@ -54,14 +56,14 @@ def key_source(address: EngineAddress) -> str:
     return ", ".join(told.format(getattr(address, name)) for name, told in places if getattr(address, name))
 
 
-def _refused(address: EngineAddress, what: str, hint: str) -> EngineError:
+def _refuse_key(address: EngineAddress, what: str, hint: str) -> EngineError:
     return EngineError("key", f"the engine {address.shown} {what}", hint)
 
 
 def _read_variable(address: EngineAddress) -> tuple[str, str]:
     name = address.key_env
     if not os.environ.get(name):
-        raise _refused(address, f"needs a key: the variable {name} is not set", f"export {name}=…")
+        raise _refuse_key(address, f"needs a key: the variable {name} is not set", f"export {name}=…")
     return os.environ[name], f"the variable {name}"
 
 
@@ -70,7 +72,7 @@ def _read_file(address: EngineAddress) -> tuple[str, str]:
     try:
         with regular_files.opened(path) as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise _refused(
+                raise _refuse_key(
                     address,
                     f"has a key file that other users can open: {path}",
                     f"chmod 600 {shlex.quote(str(path))}",
@@ -78,7 +80,7 @@ def _read_file(address: EngineAddress) -> tuple[str, str]:
             data = file.read(_MOST)
     except OSError as error:
         why = regular_files.problem(error)
-        raise _refused(address, f"has a key file that cannot be read: {path}: {why}", "correct key_file") from None
+        raise _refuse_key(address, f"has a key file that cannot be read: {path}: {why}", "correct key_file") from None
     return data.decode("utf-8", "replace"), str(path)
 
 
@@ -86,17 +88,17 @@ def _read_keyring(address: EngineAddress) -> tuple[str, str]:
     try:
         import keyring
     except ImportError:
-        raise _refused(
+        raise _refuse_key(
             address, "has its key in a keyring, and the package keyring is not installed", "pip install keyring"
         ) from None
     try:
         key = keyring.get_password(address.key_keyring, address.shown)
     except Exception as error:  # noqa: BLE001 - each backend has errors of its own
         why = type(error).__name__
-        raise _refused(
+        raise _refuse_key(
             address, f"has its key in a keyring that cannot be read: {why}", "unlock it, and retry"
         ) from None
     if not key:
         how = f"keyring set {shlex.quote(address.key_keyring)} {shlex.quote(address.shown)}"
-        raise _refused(address, "has no key in the keyring", how)
+        raise _refuse_key(address, "has no key in the keyring", how)
     return key, "the keyring"

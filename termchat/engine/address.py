@@ -91,7 +91,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 HERE = EngineAddress()
 
 
-def called(model: str) -> str:
+def name_model(model: str) -> str:
     """Return a short name for a model of an engine elsewhere: some are called by their file."""
     return model.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if model.endswith(".gguf") else model
 

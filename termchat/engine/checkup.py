@@ -53,7 +53,7 @@ def _checked_server(address: EngineAddress, within: float) -> Checkup:
     asking = Thread(target=ask, name="checkup", daemon=True)  # a server may say a byte now and then
     asking.start()
     asking.join(within)
-    found = said[0] if said else _late()
+    found = said[0] if said else _refuse_late()
     if isinstance(found, EngineError):
         raise found
     return found
@@ -66,11 +66,11 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
     end = monotonic() + within
     engine = engine_at(address)
     try:
-        probed = _answer(engine, Probe(), Probed, end)
+        probed = _await_answer(engine, Probe(), Probed, end)
         times = []
         for _ in range(ROUNDS):
             begin = monotonic()
-            _answer(engine, Tokenize("a"), None, end)
+            _await_answer(engine, Tokenize("a"), None, end)
             times.append(monotonic() - begin)
         return Checkup(
             address, version=engine.there, library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
@@ -80,7 +80,7 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
         engine.close()
 
 
-def _answer(engine: Engine, command: Command, kind: type[T] | None, end: float) -> T:
+def _await_answer(engine: Engine, command: Command, kind: type[T] | None, end: float) -> T:
     """Ask, and return the answer; of any kind if `kind` is None.
 
     Raises:
@@ -93,8 +93,8 @@ def _answer(engine: Engine, command: Command, kind: type[T] | None, end: float) 
                 raise EngineError(event.kind, event.message, event.hint)
             if of == number and (is_last(event) if kind is None else isinstance(event, kind)):
                 return event  # type: ignore[return-value]
-    raise _late()
+    raise _refuse_late()
 
 
-def _late() -> EngineError:
+def _refuse_late() -> EngineError:
     return EngineError("engine", "it takes too long", "check the machine and the line to it")

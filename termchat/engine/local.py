@@ -87,7 +87,7 @@ class Outbox:
             os.close(descriptor)
 
 
-def _listens(server: str) -> bool:
+def _is_listening(server: str) -> bool:
     """Return whether a server listens at HOST:PORT."""
     host, _, port = server.rpartition(":")
     try:
@@ -244,7 +244,7 @@ class WorkerLine:
                 "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
         if code == -signal.SIGABRT and self._rpc and any(_RPC_SIGN in line for line in log.tail()):
-            silent = [server for server in self._rpc if not _listens(server)] or list(self._rpc)
+            silent = [server for server in self._rpc if not _is_listening(server)] or list(self._rpc)
             gone = f"the rpc server {silent[0]}" if len(silent) == 1 else f"one of the rpc servers {', '.join(silent)}"
             return Failed("engine", f"{gone} broke off, and the engine process ended with it", _RPC_HINT)
         return Failed("engine", f"the engine process ended {how}" + (f": {reason}" if reason else ""))
@@ -388,7 +388,7 @@ class LocalEngine:
                 break
         for number, event in found:
             if isinstance(event, Loaded):
-                self._offers = event.info.abilities.features()
+                self._offers = event.info.abilities.list_features()
             if is_last(event) and self._open.pop(number, None) is not None:
                 self._since_answer = 0
         if not found and self._open:
@@ -407,7 +407,7 @@ class LocalEngine:
         try:
             if self._since_answer > _LONGEST_ANSWER:
                 raise wire.FrameError(f"more than {size(_LONGEST_ANSWER)} without an end")
-            events = self._frames.feed(self._line.receive(data, self._outbox, self._log))
+            events = self._frames.feed_bytes(self._line.receive(data, self._outbox, self._log))
         except wire.FrameError as error:
             raise self._line.explain_frames(error) from error
         return events if self._line.trusted else [(number, _drop_impossible(event)) for number, event in events]

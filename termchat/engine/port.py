@@ -78,7 +78,7 @@ class Measurement(msgspec.Struct, frozen=True):
         """
         return max(self.changes.values(), default=0.0) * (1 + 2 / math.sqrt(max(self.positions, 1)))
 
-    def joined(self, other: Measurement) -> Measurement:
+    def join_with(self, other: Measurement) -> Measurement:
         """Return what both measurements of one model tell; the times are those of the `other`, newer one, if it has some."""
         changes = {
             what: max(self.changes.get(what, 0.0), other.changes.get(what, 0.0))
@@ -583,7 +583,7 @@ class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
         if len(self.pieces) != count or len(self.names) not in (0, count) or max(self.control, default=-1) >= count:
             raise ValueError("ids, pieces and names of different numbers")
 
-    def shown(self) -> list[str]:
+    def show_tokens(self) -> list[str]:
         """Format each token for the screen; a part of a character as its bytes, such as <F0><9F>."""
         names = self.names or [piece.decode("utf-8", "replace") for piece in self.pieces]
         return [_show_token(name, piece) for name, piece in zip(names, self.pieces, strict=True)]

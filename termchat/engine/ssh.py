@@ -146,14 +146,14 @@ class SshLine(WorkerLine):
         if self._before is None:
             return data
         self._before += data
-        heard = wire.heard(self._before)
+        heard = wire.find_hello(self._before)
         if heard is None:
             if len(self._before) > _MOST_STRAY:
                 self._before = self._before[: self._before.rfind(b"\n")]  # the line that it is printing is cut
                 raise EngineError("engine", *self._no_worker("printed a lot, and no worker started", log))
             return b""
         _, hello, rest = heard
-        if hello.protocol != wire.protocol():
+        if hello.protocol != wire.digest_protocol():
             raise self._mismatch(hello.termchat)
         self._before, self.there = None, hello.termchat
         self._patience = hello.beats * _MISSED
@@ -177,8 +177,10 @@ class SshLine(WorkerLine):
         if there == here:
             what = f"{name} runs another build of termchat {there} than this machine"
             return EngineError("engine", what, "install the same build on both")
-        newer, older = (name, "this machine") if _parts(there) > _parts(here) else ("this machine", name)
-        wanted = max(there, here, key=_parts)
+        newer, older = (
+            (name, "this machine") if _split_version(there) > _split_version(here) else ("this machine", name)
+        )
+        wanted = max(there, here, key=_split_version)
         return EngineError(
             "engine",
             f"{name} runs termchat {there}, this machine {here}: they do not understand each other",
@@ -220,5 +222,5 @@ def _last_line(log: ErrorLog) -> str:
     return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 
 
-def _parts(version: str) -> list[int]:
+def _split_version(version: str) -> list[int]:
     return [int(part) if part.isdigit() else 0 for part in version.split(".")]

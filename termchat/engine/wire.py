@@ -60,7 +60,7 @@ class Frames(Generic[T]):
         self._buffer = bytearray()
         self.beats = 0
 
-    def feed(self, data: bytes) -> list[T]:
+    def feed_bytes(self, data: bytes) -> list[T]:
         """Take bytes and return the messages they complete.
 
         Raises:
@@ -114,11 +114,11 @@ class Hello(msgspec.Struct, frozen=True):
 
 def hello() -> bytes:
     """What a worker on another machine sends before its first frame."""
-    body = msgspec.json.encode(Hello(termchat.__version__, protocol(), BEATS_S))
+    body = msgspec.json.encode(Hello(termchat.__version__, digest_protocol(), BEATS_S))
     return _SIGN + len(body).to_bytes(_HEAD, "little") + body
 
 
-def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
+def find_hello(data: bytes) -> tuple[bytes, Hello, bytes] | None:
     """What came before a hello, the hello, and what follows it; None while it has not arrived whole.
 
     Raises:
@@ -139,7 +139,7 @@ def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
         raise FrameError(f"its hello: {explain_unreadable(error)}") from error
 
 
-def protocol() -> str:
+def digest_protocol() -> str:
     """Return a digest of every command and event, field by field: workers with the same one understand each other."""
     described: dict[str, list[Any]] = {}
     types: list[Any] = [Command, Event]

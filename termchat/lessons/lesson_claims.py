@@ -136,13 +136,13 @@ class ClaimMeasuring:
         """Make the reply of a claim and check it; yield None until that is done."""
         begun = monotonic()
         session = Session(
-            tuning=Tuning().turned({"seed": SEED, "max_tokens": MOST_TOKENS, **claim.knobs}),
+            tuning=Tuning().turn_knobs({"seed": SEED, "max_tokens": MOST_TOKENS, **claim.knobs}),
             conversation=Conversation(claim.system, raw=claim.raw),
             breakpoints=tuple(map(Breakpoint, claim.rules)),
             kept={},
         )
         chat = self._scratch = Chat(self._chat.host, session, keep_logits=False)
-        chat.constrain(claim.constraint)
+        chat.set_constraint(claim.constraint)
         if claim.prefill:
             chat.begin_with(claim.prefill)
         if (plan := _plan_of(claim)) is ONE:
@@ -155,14 +155,14 @@ class ClaimMeasuring:
                 chat.forks.regenerate()
             going = True
             while going:
-                for change in chat.advance():
+                for change in chat.advance_shared():
                     if isinstance(change, Notice) and change.severity == "error":
                         refused = change.message
                 going = chat.phase in ("rendering", "prefill", "decoding", "loading") or chat.walks.running
                 going = going or bool(chat.turns.queue and chat.phase == "idle" and not refused) or chat.forks.waits
                 if going:
                     yield None
-        if chat.failure is not None or refused or chat.conversation.reply() == []:
+        if chat.failure is not None or refused or chat.conversation.find_reply() == []:
             why = chat.failure.message if chat.failure is not None else refused or "there is no reply"
             yield MeasuredClaim(claim, None, why, monotonic() - begun)
             return
@@ -184,7 +184,7 @@ def _plan_of(claim: Claim) -> WalkPlan:
 
 def _place(conversation: Conversation, at: int | None) -> Place | None:
     """Find the token of that index in the last reply, from the end if it is below 0; None for the last one."""
-    tokens = [Place(span.node.number, index) for span in conversation.reply() for index in range(span.count)]
+    tokens = [Place(span.node.number, index) for span in conversation.find_reply() for index in range(span.count)]
     return tokens[at] if at is not None and -len(tokens) <= at < len(tokens) else None
 
 

@@ -15,13 +15,13 @@ from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.conversation.reply_facts import constraint_cost
 from termchat.conversation.standing_reply import standing_reply
-from termchat.conversation.thoughts import thought
+from termchat.conversation.thoughts import count_thought
 from termchat.conversation.tree import Conversation, Node, Place
-from termchat.decoding.conditions import Length, Stop, Text, Threshold, compiled
-from termchat.decoding.constraint import GRAMMAR, shown
+from termchat.decoding.conditions import Length, Stop, Text, Threshold, compile_text
+from termchat.decoding.constraint import GRAMMAR, format_constraint
 from termchat.decoding.loops import LoopFinder, Repetition
 from termchat.decoding.records import UNKNOWN, Candidate, Explanation, Ranked, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS, Value
@@ -95,14 +95,14 @@ class ReplyFacts(FactSet):
 
     def __init__(self, conversation: Conversation, end: Node) -> None:
         self._chat, self.end = conversation, end
-        self.spans = conversation.reply(end.number)
+        self.spans = conversation.find_reply(end.number)
         self.stamp = (id(conversation), len(end.tokens), len(end.settings), end.done, end.continued)
         """It differs from that of newer facts where these may differ."""
 
     @cached_property
     def ids(self) -> list[int]:
         """The signs of its tokens, also where its engine has no ids."""
-        return [sign for span in self.spans for sign in span.node.tokens.signs(0, span.count)]
+        return [sign for span in self.spans for sign in span.node.tokens.list_signs(0, span.count)]
 
     @property
     def start(self) -> Start | None:
@@ -118,7 +118,7 @@ class ReplyFacts(FactSet):
 
     @property
     def prompt(self) -> list[int]:
-        return self._chat.prompt(self.spans[0].node.number)
+        return self._chat.list_prompt(self.spans[0].node.number)
 
     def _column(self, name: str) -> list[float]:
         return [value for span in self.spans for value in getattr(span.node.tokens, name)[: span.count]]
@@ -130,7 +130,7 @@ class ReplyFacts(FactSet):
     def _figures(self) -> WalkFigures:
         figures = WalkFigures()
         for row in zip(self.ids, self._column("logprobs"), self._column("entropies"), strict=True):
-            figures.append(*row)
+            figures.append_token(*row)
         return figures
 
     def _perplexity(self, *, chosen: bool) -> float | None:
@@ -141,7 +141,7 @@ class ReplyFacts(FactSet):
     @cached_property
     def _loop(self) -> Repetition | None:
         finder = LoopFinder()
-        finder.extend(self.ids)
+        finder.extend_ids(self.ids)
         return next(iter([*finder.ended, *([finder.current] if finder.current is not None else [])]), None)
 
     def _of_prompt(self, field: str) -> float | None:
@@ -156,7 +156,7 @@ class ReplyFacts(FactSet):
     def _meets(self, condition: Threshold | Text) -> bool:
         """Tell whether a token of the reply, or its text, meets a condition."""
         if isinstance(condition, Text):
-            return compiled(condition).search(self.reply()) is not None
+            return compile_text(condition).search(self.reply()) is not None
         columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
         values = self._column(columns.get(condition.measure, "logprobs"))
         met = 0
@@ -291,15 +291,15 @@ class ReplyFacts(FactSet):
 
     def distinct1(self) -> float | None:
         """Different tokens, divided by all tokens."""
-        return self._figures.distinct(1)
+        return self._figures.count_distinct(1)
 
     def distinct2(self) -> float | None:
         """Different pairs of tokens, divided by all pairs."""
-        return self._figures.distinct(2)
+        return self._figures.count_distinct(2)
 
     def distinct3(self) -> float | None:
         """Different triples of tokens, divided by all triples."""
-        return self._figures.distinct(3)
+        return self._figures.count_distinct(3)
 
     def loops(self) -> bool | None:
         """Whether it repeats itself, as the breakpoint `loop` finds it."""
@@ -365,7 +365,7 @@ class ReplyFacts(FactSet):
 
     def thoughts(self) -> float:
         """Tokens of its thoughts."""
-        return sum(thought(span.node, span.count) for span in self.spans)
+        return sum(count_thought(span.node, span.count) for span in self.spans)
 
     def bent(self) -> float | None:
         """How far a constraint bent it, in nats."""
@@ -623,16 +623,16 @@ class GroupFacts(FactSet):
     def _figures(self) -> GroupFigures:
         figures = GroupFigures(self.group.nodes)
         for walk in self.group.nodes:
-            for span in self.group.spans(walk):
+            for span in self.group.list_spans(walk):
                 columns = span.node.tokens
                 for at in range(span.count):
-                    figures.append(walk, columns.ids[at], columns.logprobs[at], columns.entropies[at])
+                    figures.append_token(walk, columns.ids[at], columns.logprobs[at], columns.entropies[at])
         return figures
 
     @property
     def _winner(self) -> Ranked | None:
         """The best walk of a vote, without an answer where none has one."""
-        ranked = self.group.ranking().walks if self.group.group.kind == "vote" else ()
+        ranked = self.group.rank_replies().walks if self.group.group.kind == "vote" else ()
         return ranked[0] if ranked else None
 
     def _logprobs(self) -> list[float]:
@@ -728,7 +728,7 @@ class StateFacts(FactSet):
 
     def constraint(self) -> str:
         """The constraint as shown, '' for none."""
-        return shown(self._chat.constraint)
+        return format_constraint(self._chat.constraint)
 
     def constraint_kind(self) -> str:
         """json_schema regex choice gbnf lark, 'none' for none."""
@@ -768,11 +768,11 @@ class StateFacts(FactSet):
 
     def context_used(self) -> float:
         """Tokens of the branch that is shown."""
-        return self._chat.conversation.length()
+        return self._chat.conversation.count_ids()
 
     def cut_turns(self) -> float:
         """Turns that the model no longer sees."""
-        omitted = [span.node.omitted for span in self._chat.conversation.path() if span.node.omitted is not None]
+        omitted = [span.node.omitted for span in self._chat.conversation.find_path() if span.node.omitted is not None]
         return omitted[-1].turns if omitted else 0
 
 
@@ -787,11 +787,11 @@ class CountFacts(FactSet):
     def _is_fork(self, node: Node) -> bool:
         """Tell whether a reply grows from the middle of another, or has another first token by choice."""
         parent = self._chat.nodes[node.parent] if node.parent is not None else None
-        if parent is not None and parent.role == "assistant" and node.at < parent.kept():
+        if parent is not None and parent.role == "assistant" and node.at < parent.count_kept():
             return True
         prescribed = node.start is not None and node.start.prefill
         chosen = bool(len(node.tokens)) and bool(node.tokens.by_hand[0]) and not prescribed
-        elder = min((one.number for one in self._chat.children(node.parent)), default=node.number)
+        elder = min((one.number for one in self._chat.list_children(node.parent)), default=node.number)
         return chosen and node.at == self._chat.nodes[elder].at and elder < node.number
 
     def turns(self) -> float:
@@ -944,7 +944,7 @@ class LessonFacts:
     @property
     def has_strange(self) -> bool:
         """Whether the branch that is shown has a message that is not the lesson's: no reply to it counts."""
-        return any(self.is_strange(span.node) for span in self._chat.conversation.path())
+        return any(self.is_strange(span.node) for span in self._chat.conversation.find_path())
 
     def is_strange(self, node: Node) -> bool:
         """Whether it is a message that is not the lesson's."""
@@ -965,7 +965,7 @@ class LessonFacts:
         if name in _SINCE:
             return self._count_since(name.removeprefix(NEW))
         if name == "branches":
-            return len(self._chat.conversation.leaves())
+            return len(self._chat.conversation.list_leaves())
         if name == "hints":
             return self._hints
         if name == "pieces" and argument:
@@ -1004,9 +1004,9 @@ class LessonFacts:
     def reply(self) -> ReplyFacts | None:
         """The last reply of the shown branch; None where it has no token or record yet."""
         conversation = self._chat.conversation
-        spans = conversation.reply()
+        spans = conversation.find_reply()
         if spans and not self._counts_reply(spans[-1].node):
-            replies = [span for span in conversation.path() if span.node.role == "assistant"]
+            replies = [span for span in conversation.find_path() if span.node.role == "assistant"]
             spans = [span for span in replies if self._counts_reply(span.node)]
         return self._reply_to(spans[-1].node) if spans else None
 
@@ -1020,7 +1020,7 @@ class LessonFacts:
 
     def _counts_reply(self, node: Node) -> bool:
         """Tell whether all messages before a reply are the lesson's."""
-        path = self._chat.conversation.path(node.number) if self._messages is not None else []
+        path = self._chat.conversation.find_path(node.number) if self._messages is not None else []
         return not any(self.is_strange(span.node) for span in path)
 
     def _finished(self) -> list[Node]:
@@ -1066,7 +1066,7 @@ class LessonFacts:
             return waiting.token
         known = self._recorded  # a record is read once, as long as the cursor stays where it is
         if known is None or known[0] is not node or known[1] != place.at:
-            token = self._chat.session.token(node, place.at)
+            token = self._chat.session.read_token(node, place.at)
             if token is None:
                 return None
             known = self._recorded = (node, place.at, token)
@@ -1078,7 +1078,7 @@ class LessonFacts:
             return value if isinstance(value, (str, bool, int, float)) else None
         if not isinstance(value, Place):
             return -1 if "cursor" in self._screen() else None
-        spans = self._chat.conversation.reply(value.node) if value.node in self._chat.conversation.nodes else []
+        spans = self._chat.conversation.find_reply(value.node) if value.node in self._chat.conversation.nodes else []
         return sum(span.count for span in spans[:-1]) + value.at
 
     def _newest_group(self) -> GroupFacts | None:
@@ -1090,7 +1090,7 @@ class LessonFacts:
                 return None
             group = self._group[1].group if self._group is not None else None
             if group is None or group.conversation is not chat.conversation or group.group.number != number:
-                group = next(reversed(groups(chat.conversation)), None)
+                group = next(reversed(list_groups(chat.conversation)), None)
         if group is None:
             return None
         walks = tuple((walk, len(node.ids), node.done) for walk, node in group.nodes.items())

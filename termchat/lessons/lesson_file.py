@@ -12,7 +12,7 @@ from termchat import regular_files
 from termchat.decoding import conditions
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
-from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.constraint import Constraint, make_choice
 from termchat.decoding.constraint import Kind as ConstraintKind
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, KnobError, Value
@@ -212,7 +212,7 @@ class _Reader:
             )
             return None
         if kind == "choice" and isinstance(given.get("text"), list):
-            return choice(self._strings(given, at, "text"))
+            return make_choice(self._strings(given, at, "text"))
         return Constraint(kind, self._text(given, at, "text", needed=True))
 
     def _step(self, table: dict[str, Any], at: Keys) -> LessonStep:

@@ -374,7 +374,7 @@ class TermchatApp(LeavingApp):
             for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
                     need = lacking(key.id, self.chat.offers)
-                    refused = self.chat.refused(need) if need is not None else None
+                    refused = self.chat.find_refusal(need) if need is not None else None
                     help = refused.message if refused is not None else key.help
                     keys = way_to(key.id)
                     yield SystemCommand(
@@ -396,7 +396,7 @@ class TermchatApp(LeavingApp):
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)
-            refused = self.chat.refused(need) if need is not None else None
+            refused = self.chat.find_refusal(need) if need is not None else None
             if refused is not None:
                 self._chat_screen.tell(Notice(*refused))
                 return True
@@ -422,7 +422,7 @@ class TermchatApp(LeavingApp):
                 mistakes = [Notice(mistake, severity="warning") for mistake in choice.mistakes]
                 for notice in in_short(mistakes, len(self._notices)):
                     self._chat_screen.tell(notice)
-                self.chat.loading.switch(choice)
+                self.chat.loading.switch_model(choice)
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:

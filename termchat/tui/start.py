@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, saving
+from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, make_saver
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.conversation.session import Session
@@ -51,7 +51,7 @@ def start(
     abilities = abilities_of(os.environ, config.glyphs)
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
     if constraint is not None:  # else a chat that is opened again keeps its own
-        app.chat.constrain(constraint)
+        app.chat.set_constraint(constraint)
     app.run()
     problem = app.chat.unsaved
     if problem is not None:
@@ -106,7 +106,7 @@ def build(
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: saving(chat.session, path),
+        save=lambda path: make_saver(chat.session, path),
         close=store.close,
         history=History(store),
         lesson=lesson,

@@ -32,7 +32,7 @@ def steps(
 ) -> tuple[list[tuple[float, float]], float]:
     """Seconds of each step, of the search and bare, alternating who goes first; and seconds of what it tells in the end."""
     found: list[tuple[float, float]] = []
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     bare.begin(ids, width)
     events = search(session, ids, width, tokens, after_chain=after_chain)
 

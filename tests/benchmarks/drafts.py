@@ -136,7 +136,7 @@ class Made(NamedTuple):
 
 def made(session: ModelSession, command: Generate) -> Made:
     """Makes it from an empty cache."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = list(events_of(session, command))
     start, end = stream[0], stream[-1]
     assert isinstance(start, Start)
@@ -209,15 +209,15 @@ def compare(
 
 def measured(session: ModelSession, seconds: float) -> dict[int, float]:
     """T(n) for every number of rows up to the largest measured one; prints it."""
-    found = session.measure(MeasureBatches(seconds))
+    found = session.measure_batches(MeasureBatches(seconds))
     times = BatchTimes(found.batch_times)
-    even = breaks_even(times.of, MOST_DRAFTED)
+    even = breaks_even(times.read_cost, MOST_DRAFTED)
     print(
         f"  T(n) {', '.join(f'{n}: {cost:.2f}' for n, cost in found.batch_times.items()) or 'not measured: busy'};"
         f" breaks even at {even:.0%} accepted; load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
-    return {n: times.of(n) for n in range(1, MOST_DRAFTED + 2)}
+    return {n: times.read_cost(n) for n in range(1, MOST_DRAFTED + 2)}
 
 
 def by_ngrams(path: str, threads: int, args: argparse.Namespace) -> None:
@@ -278,7 +278,7 @@ def by_pair(threads: int, args: argparse.Namespace) -> None:
             ends: dict[str, Finished] = {}
             for pair in range(args.pairs):
                 for by in ways[:: -1 if pair % 2 else 1]:
-                    session._learned.model.cache.rewind(0)
+                    session._learned.model.cache.rewind_to(0)
                     command = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
                     if by != "off":
                         command = change(command, draft=DraftSettings(by))

@@ -60,7 +60,7 @@ class Checked(NamedTuple):
 
 
 def asked(ids: list[int], count: int, **more: object) -> Generate:
-    conditions = (*TUNING.turned({"max_tokens": count}).conditions(), IgnoreEnd())
+    conditions = (*TUNING.turn_knobs({"max_tokens": count}).conditions(), IgnoreEnd())
     return ask_for(ids, TUNING.samplers(), conditions, SEED, **more)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def check_reply(session: ModelSession, ids: list[int], count: int) -> Checked:
             if isinstance(record, Prefill):
                 rows = [[*bare.read(ids, record.shapes)][-1]]
             elif isinstance(record, Token):
-                logits = session.cache.logits()
+                logits = session.cache.read_logits()
                 for at, row in enumerate(rows):
                     equal[at] += np.array_equal(row, logits)
                 true = numbers_of(rows[0], record, TUNING.samplers(), SEED, session.model.end_ids)
@@ -98,7 +98,7 @@ def count_forked(session: ModelSession, stream: list[Record], ids: list[int], *,
     places = range(len(expected) - FORKED, 0, -len(expected) // 3)
     for at in places:
         if not kept:
-            session.cache.rewind(0)
+            session.cache.rewind_to(0)
         path = [*ids, *(token.id for token in tokens(stream)[:at])]
         more = {"done": at, "shapes": shapes_of(stream, at), "rebuild_exactly": True}
         script = (Scripted(at, threads=threads),) if threads > 1 else ()
@@ -109,13 +109,13 @@ def count_forked(session: ModelSession, stream: list[Record], ids: list[int], *,
 
 def count_walks(session: ModelSession, ids: list[int]) -> str:
     """Walk, and count those that say that they are exact, and those with the ids and logits of their seeds alone."""
-    tuning = TUNING.turned({"max_tokens": WALKED})
-    session.cache.rewind(0)
+    tuning = TUNING.turn_knobs({"max_tokens": WALKED})
+    session.cache.rewind_to(0)
     said = walked(session, ask(ids, [walk(seed, tuning, seed) for seed in range(WALKS)]))
     exact = [event.exact for event in said if isinstance(event, Start)]
     equal = []
     for seed in range(WALKS):
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         alone = records(session, ask_for(ids, tuning.samplers(), tuning.conditions(), seed))
         equal.append(numbers(of(said, seed)) == numbers(alone))
     wrong = sum(one and not other for one, other in zip(exact, equal, strict=True))

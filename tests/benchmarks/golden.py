@@ -326,7 +326,7 @@ def _paths(before: Any, now: Any, path: str = "") -> Iterator[str]:
 
 def _write_chat(target: Path) -> None:
     """Save a chat with turned knobs, a forced token, forks, versions and a continued reply, as the screen does."""
-    from termchat.chat.opening import saving
+    from termchat.chat.opening import make_saver
     from termchat.conversation.store.store import Store
     from termchat.conversation.tree import Conversation
     from termchat.decoding.samplers import Tuning
@@ -348,23 +348,23 @@ def _write_chat(target: Path) -> None:
         chat.loading.load(ModelSpec(str(model), "smollm2", context=2048, threads=1, sha256=identity))
         driven = Driven(chat)
         first = driven.stepped(FOX, 12)
-        chat.adjust("temperature", 0.4)
-        chat.adjust("top_k", 12)
+        chat.adjust_setting("temperature", 0.4)
+        chat.adjust_setting("top_k", 12)
         driven.step(10)
-        chat.adjust("temperature", 1.3)
+        chat.adjust_setting("temperature", 1.3)
         chat.replies.force_text(" Suddenly")
         driven.step(4)
         chat.replies.resume()
         driven.idle()
         driven.say("And the bear?")
-        chat.forks.fork(first, 20, ids=[first.ids[21]])
+        chat.forks.fork_reply(first, 20, ids=[first.ids[21]])
         driven.idle()
         chat.forks.regenerate()
         driven.idle()
         chat.forks.continue_reply()
         driven.idle()
         driven.say("Thank you.")
-        shutil.copy(saving(chat.session, Path(home) / "chat.jsonl")(), target)
+        shutil.copy(make_saver(chat.session, Path(home) / "chat.jsonl")(), target)
         chat.close()
         store.close()
 

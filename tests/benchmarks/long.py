@@ -60,7 +60,7 @@ def fill(path: Path, tokens: int) -> int:
     chat = session.conversation
     pieces = streaming.prose()
     number = 0
-    while (here := len(chat.ids())) < tokens:
+    while (here := len(chat.list_ids())) < tokens:
         number += 1
         asked = made_records.user(chat, f"Question {number}: and then?", [chance.randrange(49152) for _ in range(24)])
         session.add_node(asked)
@@ -70,7 +70,7 @@ def fill(path: Path, tokens: int) -> int:
             words[-len(in_pieces(END)) :] = in_pieces(END)
         node = made_records.reply(chat)
         session.add_node(node)
-        for record in made_records.stream(chat.ids(), [word.encode() for word in words]):
+        for record in made_records.stream(chat.list_ids(), [word.encode() for word in words]):
             session.add(node, _drawn(record, chance))
     while not store.flush(60.0):
         pass

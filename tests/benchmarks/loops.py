@@ -25,7 +25,7 @@ def main() -> None:
         for token in ids:
             finder.push(token)
         streamed, begun = perf_counter() - begun, perf_counter()
-        LoopFinder().extend(ids)
+        LoopFinder().extend_ids(ids)
         read = perf_counter() - begun
         print(
             f"{name:<20}{streamed / len(ids) * 1e6:6.2f} us a token that streams, {read / len(ids) * 1e6:.2f} of a text"

@@ -27,13 +27,13 @@ PROMPT = "Once upon a time, in a village far away from the sea, there lived an o
 
 def decode_seconds(chat: Chat, store: Store | None, tokens: int, seed: int) -> float | None:
     """Seconds for all tokens after the first; None if the model ended the reply early."""
-    chat.show(Session(conversation=Conversation(raw=True), store=store))
+    chat.show_session(Session(conversation=Conversation(raw=True), store=store))
     for name, value in (("seed", seed), ("max_tokens", tokens)):
-        chat.adjust(name, value)
+        chat.adjust_setting(name, value)
     chat.send(PROMPT)
     while chat.live.finished is None or chat.busy:
         sleep(GATHER)
-        chat.pump()
+        chat.pump_events()
     finished = chat.live.finished
     return finished.decode_ms / 1e3 if finished.tokens == tokens else None
 
@@ -50,7 +50,7 @@ def main() -> None:
         chat = chat_on(LocalEngine())
         chat.loading.load(ModelSpec(str(catalogue.resolve(None)[1]), "bench", context=CONTEXT, threads=args.threads))
         while chat.phase != "idle":
-            chat.pump(0.1)
+            chat.pump_events(0.1)
         decode_seconds(chat, None, 32, 0)
         times = pairs(
             args.pairs,

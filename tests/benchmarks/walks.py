@@ -103,7 +103,7 @@ def steps(
 ) -> list[tuple[float, float]]:
     """Seconds of each step, of the walks and bare, alternating who goes first."""
     found: list[tuple[float, float]] = []
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     bare.begin(ids, count)
     events = walk(session, ids, count, tokens, 1)
     drawn: list[int] = []
@@ -135,7 +135,7 @@ def steps(
 
 def first_tokens(session: ModelSession, pipe: Pipe, ids: list[int], count: int, seed: int) -> float:
     """Seconds until each walk's first token is written."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     begun, left = perf_counter(), count
     events = walk(session, ids, count, 2, seed)
     while left:
@@ -150,7 +150,7 @@ def first_tokens(session: ModelSession, pipe: Pipe, ids: list[int], count: int, 
 
 def first_token(session: ModelSession, pipe: Pipe, ids: list[int], seed: int) -> float:
     """Seconds until the first token of a single reply is written."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     tuning = Tuning(max_tokens=1)
     begun = perf_counter()
     request = ask_for(ids, tuning.samplers(), tuning.conditions(), seed, keep_logits=False)

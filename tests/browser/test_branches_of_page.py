@@ -34,7 +34,7 @@ def press(browser: Browser, key: str) -> None:
 
 def turns_of(chat: Conversation, leaf: int) -> list[list[Node]]:
     found: list[list[Node]] = []
-    for span in chat.path(leaf):
+    for span in chat.find_path(leaf):
         if not found or span.node.role == "user" or found[-1][-1].role == "user":
             found.append([])
         found[-1].append(span.node)
@@ -43,10 +43,10 @@ def turns_of(chat: Conversation, leaf: int) -> list[list[Node]]:
 
 def expected(chat: Conversation, leaf: int) -> list[list[str]]:
     """What the page should say of each turn on the way to a leaf: the node it ends in, its version and its text."""
-    counts = {span.node.number: span.count for span in chat.path(leaf)}
+    counts = {span.node.number: span.count for span in chat.find_path(leaf)}
     rows = []
     for turn in turns_of(chat, leaf):
-        this, ends = Versions(chat).of(turn[0], turn[-1])
+        this, ends = Versions(chat).find_versions(turn[0], turn[-1])
         version = f"{this + 1}/{len(ends)}" if len(ends) > 1 else ""
         text = "".join(node.text(counts[node.number]) for node in turn)
         rows.append([str(turn[-1].number), version, without_returns(sanitize(text))])
@@ -67,7 +67,7 @@ def system(browser: Browser) -> list[str]:
 
 def expected_system(chat: Conversation, leaf: int) -> list[str]:
     """Its heading, its version and its text; nothing if the chat has none."""
-    texts = list(dict.fromkeys(chat.system_of(node.number) for node in chat.children(None)))
+    texts = list(dict.fromkeys(chat.system_of(node.number) for node in chat.list_children(None)))
     if texts in ([], [""]):
         return []
     prompt = chat.system_of(leaf)
@@ -151,7 +151,7 @@ def test_a_version_comes_back_as_it_was_left_and_stays_in_place(browser: Browser
 def test_a_branch_with_another_system_prompt_is_shown_with_it(browser: Browser, tmp_path: Path) -> None:
     page = example_chats.whole()
     leaf = page.chat.leaf or 0
-    first = page.chat.grow("user", parent=None, at=0, text="Write a story")
+    first = page.chat.grow_node("user", parent=None, at=0, text="Write a story")
     first.system = "Be wild."
     page.reply(example_chats.stream([1, 2, 3], [b"Oh!"]))
     page.chat.leaf = leaf
@@ -176,7 +176,7 @@ def test_any_way_through_a_tree_shows_what_the_tree_says(browser: Browser, tmp_p
     page, dice = tree(seed), random.Random(seed)
     browser.open(page.write(tmp_path / "chat.html", "html"))
     leaf = page.chat.leaf
-    if leaf is None or any(page.chat.is_hidden(span.node.number) for span in page.chat.path()):
+    if leaf is None or any(page.chat.is_hidden(span.node.number) for span in page.chat.find_path()):
         return
     assert shown(browser) == expected(page.chat, leaf)
     assert system(browser) == expected_system(page.chat, leaf)

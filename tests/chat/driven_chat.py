@@ -26,7 +26,7 @@ class Driven:
         end = monotonic() + limit
         while not condition():
             assert monotonic() < end, (self.chat.phase, self.told[-5:])
-            self.told += self.chat.pump(0.05)
+            self.told += self.chat.pump_events(0.05)
 
     def idle(self) -> None:
         """Pumps until nothing is going on."""
@@ -45,7 +45,7 @@ class Driven:
     @property
     def reply(self) -> Node:
         """The last piece of the last reply."""
-        return self.chat.conversation.reply()[-1].node
+        return self.chat.conversation.find_reply()[-1].node
 
     @property
     def notices(self) -> list[str]:
@@ -71,7 +71,7 @@ class Driven:
 
     def streaming(self, tokens: int) -> Node:
         """Pumps until the running reply has so many tokens."""
-        self.until(lambda: len(self.chat.conversation.reply() and self.reply.tokens) >= tokens)
+        self.until(lambda: len(self.chat.conversation.find_reply() and self.reply.tokens) >= tokens)
         return self.reply
 
 
@@ -91,7 +91,7 @@ class Faked(Driven):
     def pump(self) -> None:
         """Takes in all that the engine has said, and what it says to that."""
         for _ in range(8):
-            self.told += self.chat.pump()
+            self.told += self.chat.pump_events()
 
     def replied(self, text: str, *pieces: str, reason: str = "end") -> Node:
         """A message and its whole reply."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from termchat.chat.opening import fetch
+from termchat.chat.opening import fetch_session
 from termchat.config.settings import Settings
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
@@ -21,11 +21,11 @@ class Kept(Faked):
         return self.chat.session.current_id
 
     def open(self, session: str) -> None:
-        self.chat.show(*fetch(self.store, session, self.config, self.chat.host.loaded))
+        self.chat.show_session(*fetch_session(self.store, session, self.config, self.chat.host.loaded))
         self.pump()
 
     def texts(self) -> list[str]:
-        return [text for _, text in self.chat.conversation.turns()]
+        return [text for _, text in self.chat.conversation.list_turns()]
 
     def updated(self, session: str) -> float:
         assert self.store.flush()

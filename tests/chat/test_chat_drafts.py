@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from termchat.chat.changes import DrafterChanged, Notice
-from termchat.chat.loading import Choice, measure
+from termchat.chat.loading import Choice, measure_batches
 from termchat.config import per_model, presets
 from termchat.config.settings import Settings
 from termchat.conversation import setting_changes
@@ -39,18 +39,18 @@ def test_drafts_are_turned_on_and_off_in_mid_reply_and_the_reply_stays_the_same(
     plain = make(tuning).say(QUOTING)
     it = make(tuning)
     it.idle()
-    measure(it.chat, needed=True)
+    measure_batches(it.chat, needed=True)
     drawn = it.stepped(QUOTING, 4)
-    it.chat.adjust("draft", "ngram")
+    it.chat.adjust_setting("draft", "ngram")
     it.step(14)
-    it.chat.adjust("draft", "off")
+    it.chat.adjust_setting("draft", "off")
     it.chat.replies.resume()
     it.idle()
     assert drawn.ids == plain.ids
     assert drawn.finished is not None
     assert drawn.finished.drafted
     assert [settings.draft for settings in drawn.settings] == [None, DraftSettings("ngram"), None]
-    assert [text for _, text in setting_changes.stamps(drawn)] == [
+    assert [text for _, text in setting_changes.list_stamps(drawn)] == [
         "draft off → ngram at token 4",
         "draft ngram → off at token 18",
     ]
@@ -60,10 +60,10 @@ def test_the_knob_is_told_once_and_another_knob_leaves_the_drafts_alone() -> Non
     it = Faked(Tuning(seed=7, draft="ngram", draft_max=7))
     it.writing("Hi", " one")
     assert it.engine.asked(Generate)[-1].draft == DraftSettings("ngram", 7)
-    it.chat.adjust("temperature", 1.2)
-    it.chat.adjust("draft_max", 3)
-    it.chat.adjust("draft", "off")
-    it.chat.adjust("top_k", 3)
+    it.chat.adjust_setting("temperature", 1.2)
+    it.chat.adjust_setting("draft_max", 3)
+    it.chat.adjust_setting("draft", "off")
+    it.chat.adjust_setting("top_k", 3)
     told = [adjust.draft for adjust in it.engine.asked(Adjust)]
     assert told == [None, DraftSettings("ngram", 3), DraftSettings("off"), None]
 
@@ -71,9 +71,9 @@ def test_the_knob_is_told_once_and_another_knob_leaves_the_drafts_alone() -> Non
 def test_the_most_that_is_drafted_is_no_change_while_nobody_drafts() -> None:
     it = Faked(Tuning(seed=7, draft="ngram", draft_max=7))
     it.writing("Hi", " one")
-    it.chat.adjust("draft", "off")
+    it.chat.adjust_setting("draft", "off")
     it.pump()
-    assert [text for _, text in setting_changes.stamps(it.reply)] == ["draft ngram → off at token 1"]
+    assert [text for _, text in setting_changes.list_stamps(it.reply)] == ["draft ngram → off at token 1"]
     settings = it.reply.settings
     assert "draft_max 7" in setting_changes.in_force(settings[0])
     assert not [text for text in setting_changes.in_force(settings[1]) if text.startswith("draft")]
@@ -82,7 +82,7 @@ def test_the_most_that_is_drafted_is_no_change_while_nobody_drafts() -> None:
 def test_an_engine_that_cannot_draft_replies_without_and_says_so() -> None:
     it = Faked(Tuning(seed=7))
     it.engine.offers = ALL_FEATURES - {"drafts"}
-    it.chat.adjust("draft", "auto")
+    it.chat.adjust_setting("draft", "auto")
     assert it.replied("Hi", " one").settings[0].draft is None
     assert it.notices == ["nothing is drafted: this engine cannot draft tokens"]
 
@@ -90,7 +90,7 @@ def test_an_engine_that_cannot_draft_replies_without_and_says_so() -> None:
 def test_a_saved_chat_that_drafted_goes_on_without_where_the_model_cannot() -> None:
     it = Faked(Tuning(seed=7, draft="ngram"))
     it.engine.info = msgspec.structs.replace(it.engine.info, can_rewind=False)
-    it.chat.loading.reload()
+    it.chat.loading.reload_model()
     it.pump()
     assert it.replied("Hi", " one").settings[0].draft is None
     assert it.notices == ["nothing is drafted: tiny cannot take back drafted tokens"]
@@ -100,8 +100,8 @@ def test_a_saved_chat_that_drafted_goes_on_without_where_the_model_cannot() -> N
 @pytest.mark.usefixtures("home")
 def test_each_chat_keeps_who_drafts_in_it(store: Store, config: Settings) -> None:
     it = Kept(store, config)
-    it.chat.adjust("draft", "ngram")
-    it.chat.adjust("draft_max", 7)
+    it.chat.adjust_setting("draft", "ngram")
+    it.chat.adjust_setting("draft_max", 7)
     it.replied("one", " a")
     one = it.session
     it.chat.new()
@@ -144,8 +144,8 @@ def test_a_draft_model_is_loaded_once_somebody_wants_it(by: str, asked: list[str
     it = drafting(Tuning(seed=7, draft=by))
     assert loads(it) == asked
     assert [it.chat.host.drafter.name] == asked if it.chat.host.drafter else asked == []
-    it.chat.adjust("draft", "auto")
-    it.chat.adjust("draft", "model")
+    it.chat.adjust_setting("draft", "auto")
+    it.chat.adjust_setting("draft", "model")
     it.pump()
     assert loads(it) == ["small"]
     assert it.chat.host.drafter is not None
@@ -184,7 +184,7 @@ def test_a_draft_model_that_cannot_pay_is_dropped_where_nobody_asked_for_it(
     assert (it.chat.host.drafter is not None) is stays
     assert it.notices == ([] if stays else [COSTS])
     assert it.replied("Hi", " one").text() == " one"
-    it.chat.adjust("draft", "model")
+    it.chat.adjust_setting("draft", "model")
     it.pump()
     assert it.chat.host.drafter is not None, "who asks for it gets it"
 
@@ -209,7 +209,7 @@ def test_a_draft_model_whose_file_is_too_large_to_pay_is_not_loaded(tmp_path: Pa
 def test_a_draft_model_that_is_not_there_is_told_once_it_is_wanted() -> None:
     it = drafting(Tuning(seed=7), Failed("draft", "draft model: unknown model 'smal'", "did you mean small?"))
     assert it.notices == []
-    it.chat.adjust("draft", "auto")
+    it.chat.adjust_setting("draft", "auto")
     it.pump()
     assert it.notices == ["draft model: unknown model 'smal'"]
     assert it.chat.host.drafter_failure is not None
@@ -218,10 +218,10 @@ def test_a_draft_model_that_is_not_there_is_told_once_it_is_wanted() -> None:
 
 def test_a_model_to_draft_with_is_asked_for_where_none_is_chosen() -> None:
     it = drafting(Tuning(seed=7), None)
-    it.chat.adjust("draft", "auto")
+    it.chat.adjust_setting("draft", "auto")
     it.pump()
     assert it.notices == []
-    it.chat.adjust("draft", "model")
+    it.chat.adjust_setting("draft", "model")
     it.pump()
     assert it.notices == []
     for text in ("Hi", "And"):
@@ -247,7 +247,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
 
     it.engine.end()
     it.pump()
-    it.chat.loading.reload()
+    it.chat.loading.reload_model()
     it.pump()
     assert loads(it) == ["small", "new", "new"]
     it.chat.loading.speculation.draft_with(None)
@@ -287,7 +287,7 @@ def test_a_draft_model_may_be_loaded_before_the_knob_is_turned() -> None:
 
 def test_nothing_is_loaded_to_draft_for_no_model() -> None:
     it = drafting(Tuning(seed=7, draft="auto"))
-    it.chat.loading.unload()
+    it.chat.loading.unload_model()
     assert it.chat.host.drafter is None
     it.chat.loading.speculation.draft_with(OTHER)
     it.pump()
@@ -302,7 +302,7 @@ def test_a_dead_engine_has_no_draft_model_and_a_new_one_gets_it_back() -> None:
     assert (it.chat.phase, it.chat.host.drafter, it.chat.host.drafter_progress) == ("failed", None, None)
     assert it.chat.host.drafter_failure is None
     it.engine.loads_drafts = True
-    it.chat.loading.restart()
+    it.chat.loading.restart_engine()
     it.pump()
     assert (it.chat.phase, it.chat.host.drafter is not None) == ("idle", True)
 
@@ -310,7 +310,7 @@ def test_a_dead_engine_has_no_draft_model_and_a_new_one_gets_it_back() -> None:
 def test_another_model_of_the_chat_has_a_draft_model_of_its_own() -> None:
     it = drafting(Tuning(seed=7, draft="model"))
     own = Choice(ModelSpec("/large.gguf", "large"), {}, drafter=ModelSpec("/models/half.gguf", "half"))
-    it.chat.loading.switch(own)
+    it.chat.loading.switch_model(own)
     it.pump()
     it.chat.loading.switch_back()
     it.pump()
@@ -348,7 +348,7 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
         drawn.append(reply)
     plain, reply = drawn
     assert reply.ids == plain.ids
-    by_model = [at for at in range(40) if (draft := reply.tokens.draft(at)) is not None and draft.by == "small"]
+    by_model = [at for at in range(40) if (draft := reply.tokens.find_draft(at)) is not None and draft.by == "small"]
     assert by_model, "nothing was drafted"
     assert min(by_model) >= 6
     assert max(by_model) < 26 + 15

@@ -31,50 +31,50 @@ def driven(spec: ModelSpec) -> Iterator[Driven]:
 
 def test_a_chat_keeps_to_its_constraint_until_it_is_dropped(driven: Driven) -> None:
     chat = driven.chat
-    chat.constrain(WORDS)
+    chat.set_constraint(WORDS)
     first = driven.say("Say something.")
     assert re.fullmatch(WORDS.text, first.text())
-    cost = constraint_cost(chat.conversation.reply())
+    cost = constraint_cost(chat.conversation.find_reply())
     assert cost is not None
     assert cost > 1
     assert facts_of(chat.conversation, first)["constraint"] == f"regex {WORDS.text}"
     assert list(TokenColumns.unpacked(first.tokens.packed()).bent) == list(first.tokens.bent)
 
     # Forked in the middle it is what it was.
-    chat.forks.fork(first, 3)
+    chat.forks.fork_reply(first, 3)
     driven.idle()
-    assert "".join(span.node.text(span.count) for span in chat.conversation.reply()) == first.text()
+    assert "".join(span.node.text(span.count) for span in chat.conversation.find_reply()) == first.text()
 
     # Asked about, it is what was drawn.
-    chat.questions.inspect(first, 4)
+    chat.questions.inspect_token(first, 4)
     driven.until(lambda: chat.questions.inspected is not None)
     assert chat.questions.inspected is not None
     assert chat.questions.inspected.inspected.token.id == first.ids[4]
-    chat.questions.explain(first, 0, "!")
+    chat.questions.explain_token(first, 0, "!")
     driven.until(lambda: chat.questions.explained is not None)
     assert chat.questions.explained is not None
     misfit = chat.questions.explained.explained.explanation.misfit
     assert misfit is not None
     assert misfit.allowed == b"abcdefghijklmnopqrstuvwxyz"
-    chat.questions.check(Constraint("regex", "a("))
+    chat.questions.check_constraint(Constraint("regex", "a("))
     driven.until(lambda: chat.questions.checked is not None)
     assert chat.questions.checked is not None
     assert chat.questions.checked.checked.error
 
-    chat.constrain(None)
+    chat.set_constraint(None)
     free = driven.say("Say something.")
-    assert constraint_cost(chat.conversation.reply()) is None
+    assert constraint_cost(chat.conversation.find_reply()) is None
     assert "constraint" not in facts_of(chat.conversation, free)
 
 
 def test_it_is_set_and_dropped_while_a_reply_waits(driven: Driven) -> None:
     chat = driven.chat
     node = driven.stepped("Tell me a story.", 3)
-    chat.constrain(WORDS)
+    chat.set_constraint(WORDS)
     driven.step(1)
     assert node.tokens.allowed[3] > 0
     assert node.settings[-1].constraint_begun == 3
-    chat.constrain(None)
+    chat.set_constraint(None)
     driven.step(2)
     assert list(node.tokens.allowed[4:]) == [0, 0]
     chat.stop()
@@ -85,7 +85,7 @@ def test_it_is_set_and_dropped_while_a_reply_waits(driven: Driven) -> None:
 def test_a_lesson_that_is_taken_up_again_keeps_its_constraint(driven: Driven) -> None:
     chat = driven.chat
     chat.begin_lesson("16-constraints", {}, "", raw=False)
-    chat.constrain(WORDS)
+    chat.set_constraint(WORDS)
     driven.say("Say two words.")
     left = chat.session
     chat.end_lesson()

@@ -55,19 +55,19 @@ def test_a_reply_that_is_cut_within_a_round_goes_on_the_same_here_and_in_another
     reply = it.say(QUOTING)
     assert numbers(reply) == numbers(plain)
     at = middle_of_a_round(reply)
-    it.chat.forks.fork(reply, at)
+    it.chat.forks.fork_reply(reply, at)
     it.idle()
     assert numbers(it.reply) == numbers(plain, at)
     assert it.reply.prefill is not None
     assert it.reply.prefill.reused >= it.reply.prefill.tokens - 1
-    kept = [reply.tokens.draft(index) for index in range(len(reply.tokens))]
+    kept = [reply.tokens.find_draft(index) for index in range(len(reply.tokens))]
     it.chat.close()
     store.close()
 
     again = reopened(make, tmp_path / "s.db")
     found = again.chat.conversation.nodes[reply.number]
-    assert [found.tokens.draft(index) for index in range(len(found.tokens))] == kept
-    again.chat.forks.fork(found, at + 1)
+    assert [found.tokens.find_draft(index) for index in range(len(found.tokens))] == kept
+    again.chat.forks.fork_reply(found, at + 1)
     again.idle()
     assert numbers(again.reply) == numbers(plain, at + 1)
     assert again.reply.start is not None
@@ -117,19 +117,19 @@ def test_questions_about_a_drafted_reply_agree_with_what_was_drawn(make: Make, t
     it = make(DRAFTED, store=store)
     reply = it.say(QUOTING)
     at, questions = middle_of_a_round(reply), it.chat.questions
-    questions.score(reply)
+    questions.score_reply(reply)
     it.until(lambda: questions.scored)
     assert questions.scored is not None
     assert questions.scored.summary.kept == 1.0
-    record = it.chat.session.token(reply, at)
+    record = it.chat.session.read_token(reply, at)
     assert record is not None
-    assert record.draft == reply.tokens.draft(at)
-    questions.inspect(reply, at)
+    assert record.draft == reply.tokens.find_draft(at)
+    questions.inspect_token(reply, at)
     it.until(lambda: questions.inspected)
     assert questions.inspected is not None
     seen = questions.inspected.inspected.token
     assert [candidate.logit for candidate in seen.candidates] == [candidate.logit for candidate in record.candidates]
-    questions.explain(reply, at, record.id)
+    questions.explain_token(reply, at, record.id)
     it.until(lambda: questions.explained)
     assert questions.explained is not None
     assert questions.explained.explained.explanation.logprob == pytest.approx(record.logprob, abs=1e-4)

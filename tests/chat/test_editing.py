@@ -17,7 +17,7 @@ from tests.engine.bare_loop import bare_greedy
 
 
 def said(it: Faked) -> list[tuple[str, str]]:
-    return list(it.chat.conversation.turns())
+    return list(it.chat.conversation.list_turns())
 
 
 # --- a person's message ----------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
     second = it.replied("and then", " two")
     third = it.replied("more", " three")
     asked = it.chat.conversation.nodes[second.parent or 0]
-    it.chat.forks.edit(asked, "or else")
+    it.chat.forks.edit_message(asked, "or else")
     it.pump()
     it.engine.say(" four")
     it.engine.end()
@@ -39,21 +39,21 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
     assert (new.parent, new.at) == (asked.parent, asked.at)
     render = it.engine.asked(Render)[-1]
     assert [message.content for message in render.messages] == ["hi", " one", "or else"]
-    it.chat.branches.select(third.number)
+    it.chat.branches.select_leaf(third.number)
     assert [text for _, text in said(it)] == ["hi", " one", "and then", " two", "more", " three"]
 
 
 def test_the_first_message_can_be_edited_while_a_reply_runs() -> None:
     it = Faked()
     first = it.writing("hi", " one", " two")
-    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.forks.edit_message(it.chat.conversation.nodes[first.parent or 0], "hello")
     it.pump()
     assert it.engine.asked(Cancel)
     assert first.finished is not None
     it.engine.say(" new")
     it.pump()
     assert said(it) == [("user", "hello"), ("assistant", " new")]
-    assert len(it.chat.conversation.children(None)) == 2
+    assert len(it.chat.conversation.list_children(None)) == 2
 
 
 def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was() -> None:
@@ -62,7 +62,7 @@ def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was(
     last = it.replied("more", " two")
     before = said(it)
     it.engine.prompt = list(range(5000))  # more than the context holds
-    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
+    it.chat.forks.edit_message(it.chat.conversation.nodes[first.parent or 0], "far too long")
     it.pump()
     assert it.chat.conversation.unsent.returned == "far too long"
     assert it.chat.conversation.leaf == last.number
@@ -75,9 +75,9 @@ def test_nothing_that_is_written_may_be_longer_than_a_message(whose: str) -> Non
     reply = it.replied("hi", " one")
     there, long = set(it.chat.conversation.nodes), "x" * (LARGEST_MESSAGE + 1)
     if whose == "message":
-        it.chat.forks.edit(it.chat.conversation.nodes[reply.parent or 0], long)
+        it.chat.forks.edit_message(it.chat.conversation.nodes[reply.parent or 0], long)
     elif whose == "reply":
-        it.chat.forks.replace([Span(reply, len(reply.ids))], long)
+        it.chat.forks.replace_reply([Span(reply, len(reply.ids))], long)
     else:
         it.chat.begin_with(long)
     it.pump()
@@ -92,7 +92,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
     first = it.replied("hi", " one")
     it.engine.die()
     it.pump()
-    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.forks.edit_message(it.chat.conversation.nodes[first.parent or 0], "hello")
     assert it.chat.conversation.unsent.returned == "hello"
     assert said(it) == [("user", "hi"), ("assistant", " one")]
 
@@ -103,7 +103,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
 def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three")
-    it.chat.forks.replace(it.chat.conversation.reply(), " one two or so")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), " one two or so")
     it.pump()
     assert it.chat.phase == "idle"
     assert it.reply.text() == " or so"
@@ -122,7 +122,7 @@ def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> 
 def test_a_reply_can_be_shortened_and_the_chat_goes_on_behind_it() -> None:
     it = Faked()
     it.replied("hi", " one", " two", " three")
-    it.chat.forks.replace(it.chat.conversation.reply(), " one")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), " one")
     it.pump()
     assert said(it)[-1] == ("assistant", " one")
     it.replied("go on", " four")
@@ -138,7 +138,7 @@ def test_an_end_token_does_not_stay_before_new_words() -> None:
     it.engine.say("", id=2)
     it.engine.end()
     it.pump()
-    it.chat.forks.replace(it.chat.conversation.reply(), " two and on")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), " two and on")
     it.pump()
     assert it.reply.at == 1
     assert it.notices == []
@@ -155,7 +155,7 @@ def test_no_character_is_parted() -> None:
     it.engine.say("é", bytes="é".encode()[1:])
     it.engine.end()
     it.pump()
-    it.chat.forks.replace(it.chat.conversation.reply(), " aè")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), " aè")
     it.pump()
     assert it.reply.at == 1
     assert said(it)[-1] == ("assistant", " aè")
@@ -165,7 +165,7 @@ def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
     it = Faked()
     it.replied("hi", " one", " two", reason="user")
     second = it.continued(" three", " four")
-    it.chat.forks.replace(it.chat.conversation.reply(), " one two three five")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), " one two three five")
     it.pump()
     assert (it.reply.parent, it.reply.at) == (second.number, 1)
     assert said(it)[-1] == ("assistant", " one two three five")
@@ -174,7 +174,7 @@ def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
 def test_the_same_words_are_no_edit() -> None:
     it = Faked()
     first = it.replied("hi", " one")
-    it.chat.forks.replace([Span(first, 1)], " one")
+    it.chat.forks.replace_reply([Span(first, 1)], " one")
     it.pump()
     assert it.notices == ["the reply already reads like this"]
     assert it.reply is first
@@ -195,7 +195,7 @@ def test_a_reply_is_made_again_with_its_own_dice_or_with_new_ones() -> None:
     it.chat.forks.regenerate()
     it.pump()
     assert it.engine.generated[-1].seed != first.start.seed
-    assert {node.parent for node in it.chat.conversation.leaves()} == {first.parent}
+    assert {node.parent for node in it.chat.conversation.list_leaves()} == {first.parent}
     assert it.notices == []
 
 
@@ -231,7 +231,7 @@ def test_what_is_forced_does_not_count_as_drawn() -> None:
     assert it.engine.generated[-1].conditions == (Length(3, extra=1),)
     it.engine.end()
     it.pump()
-    it.chat.forks.replace([Span(first, 3)], "Sure, there is more")
+    it.chat.forks.replace_reply([Span(first, 3)], "Sure, there is more")
     it.pump()
     assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3, extra=2 + 3),)  # two stay, three are forced
 
@@ -287,7 +287,7 @@ def test_a_new_message_does_not_inherit_how_the_reply_before_it_began() -> None:
 def test_a_token_that_was_forced_later_is_no_beginning() -> None:
     it = Faked()
     reply = it.replied("hi", " one", " two")
-    it.chat.forks.fork(reply, 0, text="Other")
+    it.chat.forks.fork_reply(reply, 0, text="Other")
     it.pump()
     it.engine.end()
     it.pump()
@@ -356,7 +356,7 @@ def test_a_real_reply_goes_on_from_the_forced_tokens_as_llama_cpp_would(
     it.chat.new(raw=raw)
     it.chat.begin_with(begin)
     reply = it.say("Tell me a story.")
-    prompt, forced = it.chat.conversation.prompt(reply.number), session.model.tokenize(begin, special=False)
+    prompt, forced = it.chat.conversation.list_prompt(reply.number), session.model.tokenize(begin, special=False)
     free = list(reply.ids[len(forced) :])
     assert list(reply.ids[: len(forced)]) == forced
     assert list(reply.tokens.forced) == [1] * len(forced) + [0] * len(free)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.opening import at_model_of, choose_configured, elsewhere, find_here, find_model, load_session
+from termchat.chat.opening import at_model_of, choose_configured, choose_elsewhere, find_here, find_model, load_session
 from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
@@ -46,7 +46,7 @@ def loads(it: Faked) -> list[ModelSpec]:
 def chat_on_lab(store: Store, config: Settings) -> str:
     """A saved chat with a model of the lab; its id."""
     it = Kept(store, config)
-    spec = elsewhere(config, ADDRESS).spec
+    spec = choose_elsewhere(config, ADDRESS).spec
     it.engine.info = msgspec.structs.replace(it.engine.info, name="llama-70b", path="/srv/llama-70b.gguf")
     it.chat.loading.load(spec)
     it.pump()
@@ -158,9 +158,9 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
         assert len(cut.tokens) >= 8
         with suppress(ProcessLookupError):  # what was stopped hears that nobody waits for it
             os.killpg(line, signal.SIGCONT)
-        driven.chat.loading.restart()
+        driven.chat.loading.restart_engine()
         driven.idle()
-        tokens = [id for span in driven.chat.conversation.reply() for id in span.node.ids[: span.count]]
+        tokens = [id for span in driven.chat.conversation.find_reply() for id in span.node.ids[: span.count]]
         assert tokens == list(whole.ids)
     finally:
         driven.chat.close()
@@ -174,9 +174,9 @@ def test_a_chat_that_is_opened_again_follows_what_its_engine_recommends_and_keep
     it.engine.info = msgspec.structs.replace(
         it.engine.info, name="llama-70b", recommended={"temperature": 0.3, "top_k": 7, "min_p": 0.2}
     )
-    it.chat.loading.load(elsewhere(config, ADDRESS).spec)
+    it.chat.loading.load(choose_elsewhere(config, ADDRESS).spec)
     it.pump()
-    it.chat.adjust("top_k", 90)
+    it.chat.adjust_setting("top_k", 90)
     it.replied("Who are you?", " A", " llama.")
     session = it.session
 

@@ -50,11 +50,11 @@ def test_a_reply_that_is_cut_and_drawn_again_is_the_same(shared: Driven, tuning:
     chat = shared.chat
     chat.new()
     for name in tuning.__struct_fields__:
-        chat.adjust(name, getattr(tuning, name))
-    chat.adjust("max_tokens", 220)
+        chat.adjust_setting(name, getattr(tuning, name))
+    chat.adjust_setting("max_tokens", 220)
     reply = shared.say(STORY)
     at = round(share * (len(reply.ids) - 1))
-    chat.forks.fork(reply, at)
+    chat.forks.fork_reply(reply, at)
     shared.idle()
     again = shared.reply
     assert [*reply.ids[:at], *again.ids] == list(reply.ids)
@@ -72,7 +72,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     driven = make(tuning, store=store)
     driven.say("Who are you?")
     driven.stepped(STORY, 20)
-    driven.chat.adjust("temperature", 1.2)
+    driven.chat.adjust_setting("temperature", 1.2)
     driven.step(10)
     driven.chat.stop()
     driven.idle()
@@ -88,7 +88,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     again.idle()
     reply = found.conversation.nodes[last.number]
     assert list(reply.ids) == list(last.ids)
-    again.chat.forks.fork(reply, 7)
+    again.chat.forks.fork_reply(reply, 7)
     again.idle()
     assert list(again.reply.ids) == list(last.ids[7:])
     assert list(again.reply.tokens.logprobs) == list(last.tokens.logprobs[7:])
@@ -131,7 +131,7 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
     driven.until(lambda: len(reply.tokens) > taken and driven.chat.phase == "paused")
     assert "".join(reply.tokens.texts).endswith(" purple")
     assert sum(reply.tokens.forced) == len(reply.tokens) - taken
-    driven.chat.forks.fork(reply, taken)
+    driven.chat.forks.fork_reply(reply, taken)
     driven.until(lambda: driven.reply is not reply)
     driven.idle()
     assert driven.reply.ids[0] == drawn
@@ -141,7 +141,7 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
 def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) -> None:
     driven = make(Tuning(max_tokens=30, seed=3))
     reply = driven.say(STORY)
-    driven.chat.forks.fork(reply, 4, text=" dragon", wish=Wish(then="wait"))
+    driven.chat.forks.fork_reply(reply, 4, text=" dragon", wish=Wish(then="wait"))
     driven.until(lambda: driven.chat.phase == "paused")
     fork = driven.reply
     assert "".join(fork.tokens.texts) == " dragon"
@@ -149,9 +149,9 @@ def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) 
     driven.idle()
     assert fork.finished is not None
     assert len(fork.ids) == 26 or fork.finished.reason == "end"
-    assert list(driven.chat.conversation.turns())[-1][1].startswith(reply.text(4) + " dragon")
-    driven.chat.branches.select(reply.number)
-    assert list(driven.chat.conversation.turns())[-1][1] == reply.text()
+    assert list(driven.chat.conversation.list_turns())[-1][1].startswith(reply.text(4) + " dragon")
+    driven.chat.branches.select_leaf(reply.number)
+    assert list(driven.chat.conversation.list_turns())[-1][1] == reply.text()
 
 
 def test_a_breakpoint_stands_before_the_first_token_that_meets_it(make: Make) -> None:
@@ -162,7 +162,7 @@ def test_a_breakpoint_stands_before_the_first_token_that_meets_it(make: Make) ->
     )  # between two of them: a rounding more or less does not matter
     first = next(at for at, entropy in enumerate(free.tokens.entropies) if entropy > limit)
     driven.chat.set_breakpoints([Breakpoint(conditions.parse(f"entropy > {limit}"))])
-    driven.chat.forks.fork(free, 0)
+    driven.chat.forks.fork_reply(free, 0)
     driven.until(lambda: driven.chat.phase == "paused")
     assert len(driven.reply.tokens) == first
     assert driven.chat.paused is not None
@@ -179,28 +179,28 @@ def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None
     reply = driven.say(STORY)
     questions = driven.chat.questions
     at = 17
-    record = driven.chat.session.token(reply, at)
+    record = driven.chat.session.read_token(reply, at)
     assert record is not None
-    questions.inspect(reply, at)
+    questions.inspect_token(reply, at)
     driven.until(lambda: questions.inspected)
     assert questions.inspected is not None
     seen = questions.inspected.inspected.token
     assert seen.step == record.step == at
     assert seen.candidates[0].noise == record.candidates[0].noise
     assert seen.candidates[0].logit == pytest.approx(record.candidates[0].logit, abs=0.1)
-    questions.explain(reply, at, record.id)
+    questions.explain_token(reply, at, record.id)
     driven.until(lambda: questions.explained)
     assert questions.explained is not None
     assert questions.explained.explained.explanation.logprob == pytest.approx(record.logprob, abs=0.1)
-    questions.score(reply)
+    questions.score_reply(reply)
     driven.until(lambda: questions.scored)
     assert questions.scored is not None
     assert questions.scored.summary.kept == 1.0  # the rows it was drawn from are still at hand
-    driven.chat.adjust("temperature", 1.6)
+    driven.chat.adjust_setting("temperature", 1.6)
     driven.until(lambda: questions.scored and questions.scored.settings.temperature == 1.6)
     first = questions.scored.summary.first
     assert first is not None
-    driven.chat.forks.fork(reply, 0)
+    driven.chat.forks.fork_reply(reply, 0)
     driven.idle()
     assert list(driven.reply.ids[:first]) == list(reply.ids[:first])
     assert driven.reply.ids[first] == questions.scored.scored.ids[first]
@@ -216,5 +216,5 @@ def test_a_changed_model_is_not_asked_about_anothers_reply(make: Make, spec: Mod
     reply = driven.say("Hello")
     driven.chat.loading.load(msgspec.structs.replace(spec, sha256="another"))
     driven.idle()
-    driven.chat.questions.inspect(reply, 2)
+    driven.chat.questions.inspect_token(reply, 2)
     assert driven.chat.questions.failed == "a different model wrote this"

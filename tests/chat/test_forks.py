@@ -28,7 +28,7 @@ def asked(it: Faked) -> ReplyRequest:
 def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three", " four")
-    it.chat.forks.fork(first, 2)
+    it.chat.forks.fork_reply(first, 2)
     made = asked(it)
     assert made.ids == [1, 2, 3, 1000, 1001]
     assert made.done == 2
@@ -38,7 +38,7 @@ def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
     assert made.rebuild_exactly
     assert it.reply.parent == first.number
     assert it.reply.at == 2
-    assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one two"]
+    assert [text for role, text in it.chat.conversation.list_turns() if role == "assistant"] == [" one two"]
     assert first.text() == " one two three four"
 
 
@@ -47,7 +47,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
     first = it.replied("hi", " one", " two", " three")
     assert it.chat.model is not None
     it.chat.host.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
-    it.chat.forks.fork(first, 2)
+    it.chat.forks.fork_reply(first, 2)
     made = asked(it)
     assert (made.ids, made.shapes, made.rebuild_exactly) == ([1, 2, 3, 1000, 1001], [], False)
 
@@ -55,7 +55,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
 def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.forks.fork(first, 1, ids=[17, 18], wish=Wish(then="wait"))
+    it.chat.forks.fork_reply(first, 1, ids=[17, 18], wish=Wish(then="wait"))
     made = asked(it)
     assert made.script == (Scripted(1, 17), Scripted(2, 18))
     assert made.paused
@@ -66,7 +66,7 @@ def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
 def test_a_typed_text_is_tokenised_once_and_by_the_engine() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.forks.fork(first, 1, text=" other words")
+    it.chat.forks.fork_reply(first, 1, text=" other words")
     made = asked(it)
     assert [scripted.step for scripted in made.script] == [1, 2]
     assert it.reply.tokens.texts == [" other", " words"]
@@ -78,7 +78,7 @@ def test_steps_are_counted_through_all_pieces_of_a_reply() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", reason="user")
     second = it.continued(" three", " four")
-    it.chat.forks.fork(second, 1)
+    it.chat.forks.fork_reply(second, 1)
     made = asked(it)
     assert made.ids == [1, 2, 3, 1000, 1001, 1002]
     assert made.done == 3
@@ -89,7 +89,7 @@ def test_steps_are_counted_through_all_pieces_of_a_reply() -> None:
 def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", reason="user")
-    it.chat.forks.fork(first, 0)
+    it.chat.forks.fork_reply(first, 0)
     made = asked(it)
     assert it.reply.parent == first.parent
     assert made.done == 0
@@ -98,7 +98,7 @@ def test_what_was_forked_at_its_first_token_grows_beside_it() -> None:
     it.pump()
     second = it.reply
     it.continued(" y")
-    it.chat.forks.fork(it.reply, 0)
+    it.chat.forks.fork_reply(it.reply, 0)
     assert asked(it).done == 1
     assert (it.reply.parent, it.reply.at) == (second.number, 1)
 
@@ -111,10 +111,10 @@ def test_a_branch_that_is_not_shown_can_be_forked() -> None:
     it.engine.say(" other")
     it.engine.end()
     it.pump()
-    it.chat.forks.fork(first, 1)
+    it.chat.forks.fork_reply(first, 1)
     it.pump()
     assert it.reply.parent == first.number
-    assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one"]
+    assert [text for role, text in it.chat.conversation.list_turns() if role == "assistant"] == [" one"]
 
 
 @pytest.mark.parametrize("text", ["", " words"])
@@ -122,7 +122,7 @@ def test_a_reply_that_runs_ends_first_and_the_queue_waits(text: str) -> None:
     it = Faked()
     first = it.writing("hi", " one", " two", " three")
     it.chat.send("later")
-    it.chat.forks.fork(first, 1, text=text)
+    it.chat.forks.fork_reply(first, 1, text=text)
     it.pump()
     assert it.engine.asked(Cancel)
     assert first.finished is not None
@@ -133,7 +133,7 @@ def test_a_reply_that_runs_ends_first_and_the_queue_waits(text: str) -> None:
     it.engine.end()
     it.pump()
     assert not it.chat.turns.queue  # it went out behind the fork
-    assert it.chat.conversation.path()[-3].node.parent == first.number
+    assert it.chat.conversation.find_path()[-3].node.parent == first.number
 
 
 def test_a_fork_of_a_message_that_is_on_its_way_gives_it_back() -> None:
@@ -141,7 +141,7 @@ def test_a_fork_of_a_message_that_is_on_its_way_gives_it_back() -> None:
     first = it.replied("hi", " one", " two", reason="user")
     it.chat.send("not yet")
     assert it.chat.phase == "rendering"
-    it.chat.forks.fork(first, 1)
+    it.chat.forks.fork_reply(first, 1)
     it.pump()
     assert it.chat.conversation.unsent.returned == "not yet"
     assert it.reply.parent == first.number
@@ -156,7 +156,7 @@ def test_what_was_continued_past_the_limit_may_be_as_long_again() -> None:
     it.engine.say(" three", " four")
     it.engine.end("length")
     it.pump()
-    it.chat.forks.fork(it.reply, 1)
+    it.chat.forks.fork_reply(it.reply, 1)
     assert asked(it).conditions == (Length(4, extra=2),)
 
 
@@ -171,7 +171,7 @@ def test_what_lets_a_reply_go_on_is_no_change_of_a_knob_but_a_turned_knob_is() -
         it.engine.end("length")
         it.pump()
     assert stamped(it) == []
-    it.chat.adjust("max_tokens", 5)
+    it.chat.adjust_setting("max_tokens", 5)
     it.chat.forks.continue_reply()
     it.pump()
     it.engine.say(" four")
@@ -181,8 +181,8 @@ def test_what_lets_a_reply_go_on_is_no_change_of_a_knob_but_a_turned_knob_is() -
 
 def stamped(it: Faked) -> list[str]:
     """What the transcript says of settings within the last reply, on the screen and in files."""
-    spans = it.chat.conversation.reply()
-    pieces = setting_changes.marked(((span, span.node.text(span.count)) for span in spans), {})
+    spans = it.chat.conversation.find_reply()
+    pieces = setting_changes.mark_pieces(((span, span.node.text(span.count)) for span in spans), {})
     told = [text for piece in pieces for _, text in piece.marks]
     source = TurnSource(parts_of(spans))
     assert "".join(text.text for text in source.read())
@@ -203,7 +203,7 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
     it = Faked()
     reply = it.replied("hi", " one", " two")
     if spoil == "deleted":
-        it.chat.branches.delete(reply.number)
+        it.chat.branches.delete_branch(reply.number)
     elif spoil == "foreign":
         assert it.chat.model is not None
         it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="another")
@@ -211,7 +211,7 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
         it.engine.loads = False
         it.chat.loading.load(ModelSpec("/other.gguf", "other"))
     before = len(it.engine.generated)
-    it.chat.forks.fork(reply, at)
+    it.chat.forks.fork_reply(reply, at)
     it.pump()
     assert it.notices[-1] == f"cannot fork: {why}"
     assert len(it.engine.generated) == before
@@ -226,8 +226,8 @@ def test_nothing_follows_an_end_token_or_a_message() -> None:
     it.engine.say("", id=2)
     it.engine.end()
     it.pump()
-    it.chat.forks.fork(it.reply, 2, ids=[17])
-    it.chat.forks.fork(it.chat.conversation.nodes[reply.parent or 0], 1)
+    it.chat.forks.fork_reply(it.reply, 2, ids=[17])
+    it.chat.forks.fork_reply(it.chat.conversation.nodes[reply.parent or 0], 1)
     it.pump()
     assert it.notices == [
         "cannot fork: the model ended the reply before this token",
@@ -239,12 +239,12 @@ def test_an_engine_that_dies_takes_a_waiting_fork_along() -> None:
     it = Faked()
     reply = it.writing("hi", " one", " two")
     it.engine.hears = False
-    it.chat.forks.fork(reply, 1, text=" other")
+    it.chat.forks.fork_reply(reply, 1, text=" other")
     it.engine.die()
     it.pump()
     assert it.chat.phase == "failed"
     it.engine.hears = True
-    it.chat.loading.restart()
+    it.chat.loading.restart_engine()
     it.pump()
     assert it.engine.generated[-1].script == ()
     assert len(it.engine.generated) == 1  # the reply was stopped by hand: nothing goes on by itself

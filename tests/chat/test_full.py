@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.chat.prompting import messages, turns_of
+from termchat.chat.prompting import build_messages, turns_of
 from termchat.chat.turns import REQUEST, most_kept, sizes_of
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Session
@@ -45,20 +45,20 @@ def test_what_is_left_out_is_whole_turns_from_the_oldest_on(
         user(chat, f"question {number}", [7] * asked)
         add_all(reply(chat), stream([], [b" %d" % number] * said))
     count = data.draw(st.integers(1, len(lengths)))
-    before = sizes_of(turns_of(chat.path()))
+    before = sizes_of(turns_of(chat.find_path()))
     assert before == [asked + said for asked, said in lengths]
 
     turn = user(chat, "and now?", [7] * (sum(before[count:]) + 3))
     turn.whole, turn.omitted = True, Omission(count)
-    told = messages(chat)
+    told = build_messages(chat)
     assert told[0] == Message("system", "Be brief.")
     assert [message.content for message in told[1:] if message.role == "user"] == [
         *(f"question {number}" for number in range(count, len(lengths))),
         "and now?",
     ]
     assert all(one.role != other.role for one, other in pairwise(told))
-    assert sizes_of(turns_of(chat.path())) == [*before, 3]
-    assert len(chat.ids()) == len(turn.ids), "all ids are those that were rendered anew"
+    assert sizes_of(turns_of(chat.find_path())) == [*before, 3]
+    assert len(chat.list_ids()) == len(turn.ids), "all ids are those that were rendered anew"
 
 
 # --- in a chat -------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_stopping_gives_the_message_back() -> None:
     it = full("stop")
     assert it.chat.conversation.unsent.returned == "too much"
     assert it.chat.phase == "idle"
-    assert len(it.chat.conversation.path()) == 8
+    assert len(it.chat.conversation.find_path()) == 8
     assert it.notices[-1] == "the prompt has 52 tokens, the context 40"
 
 
@@ -110,14 +110,14 @@ def test_no_turns_are_offered_for_a_message_that_alone_is_too_long() -> None:
 @pytest.mark.usefixtures("small")
 def test_the_oldest_turns_are_dropped_and_nothing_is_deleted() -> None:
     it = full("drop")
-    turn = it.chat.conversation.nodes[it.chat.conversation.path()[-2].node.number]
+    turn = it.chat.conversation.nodes[it.chat.conversation.find_path()[-2].node.number]
     assert turn.omitted is not None
     assert turn.omitted.summary is None
     assert [message.content for message in asked_last(it) if message.role == "user"] == [
         *(f"question {number}" for number in range(turn.omitted.turns, 4)),
         "too much",
     ]
-    assert len(it.chat.conversation.path()) == 10, "all turns are still in the chat"
+    assert len(it.chat.conversation.find_path()) == 10, "all turns are still in the chat"
     assert it.engine.generated[-1].ids == [1] * 20
     it.engine.say(" fine")
     it.engine.end()
@@ -138,15 +138,15 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
     it.engine.prompt = [1] * 4
     it.chat.turns.make_room("summarise")
     it.pump()
-    assert it.chat.conversation.path()[-2].node.written == REQUEST, "it is shown as it streams"
+    assert it.chat.conversation.find_path()[-2].node.written == REQUEST, "it is shown as it streams"
     assert asked_last(it)[-1] == Message("user", REQUEST)
-    assert len(it.chat.conversation.path()) == 2 * left_out + 2
+    assert len(it.chat.conversation.find_path()) == 2 * left_out + 2
     summary = it.reply
     it.engine.prompt = [1] * 20
     it.engine.say(" all", " of", " it")
     it.engine.end()
     it.pump()
-    turn = it.chat.conversation.path()[-2].node
+    turn = it.chat.conversation.find_path()[-2].node
     assert turn.written == "too much"
     assert turn.omitted == Omission(left_out, summary.number)
     assert [message.content for message in asked_last(it)[:2]] == [REQUEST, " all of it"]
@@ -163,13 +163,13 @@ def test_whoever_stops_the_summary_has_the_message_back() -> None:
     it.chat.stop()
     it.pump()
     assert it.chat.conversation.unsent.returned == "too much"
-    assert len(it.chat.conversation.path()) == 8
+    assert len(it.chat.conversation.find_path()) == 8
 
 
 @pytest.mark.usefixtures("small")
 def test_where_there_is_no_room_to_ask_for_a_summary_the_turns_go_without() -> None:
     it = full("summarise")
-    turn = it.chat.conversation.path()[-2].node
+    turn = it.chat.conversation.find_path()[-2].node
     assert turn.written == "too much"
     assert turn.omitted is not None
     assert turn.omitted.summary is None
@@ -187,7 +187,7 @@ def test_a_reply_that_the_context_cut_off_is_made_again_with_room() -> None:
     it.engine.say(" cut")
     it.engine.end("context")
     it.pump()
-    turn = it.chat.conversation.path()[-2].node
+    turn = it.chat.conversation.find_path()[-2].node
     assert turn.written == "fits"
     assert turn.omitted is not None
     assert it.reply is not cut
@@ -231,7 +231,7 @@ def test_a_message_that_is_too_long_alone_is_refused() -> None:
     it.chat.send("too much")
     it.pump()
     assert it.chat.conversation.unsent.returned == "too much"
-    assert it.chat.conversation.path()[-1].node.text() == " you"
+    assert it.chat.conversation.find_path()[-1].node.text() == " you"
 
 
 # --- on record -------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> 
         assert "from here on the model does not see the oldest 2 turns" in written(name).read_text("utf-8")
     again = read(written("chat.jsonl")).conversation
     assert again.nodes[turn.number].omitted == Omission(2)
-    assert messages(again) == [Message("user", "three")]
+    assert build_messages(again) == [Message("user", "three")]
 
 
 def test_a_reply_in_a_full_context_is_not_continued_past_it() -> None:
@@ -280,4 +280,4 @@ def test_several_replies_are_made_once_there_is_room() -> None:
     it.chat.turns.make_room("drop")
     it.pump()
     assert len(it.engine.groups[-1].replies) == 3
-    assert it.chat.conversation.path()[-2].node.omitted is not None
+    assert it.chat.conversation.find_path()[-2].node.omitted is not None

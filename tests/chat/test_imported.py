@@ -43,7 +43,7 @@ def test_an_imported_reply_is_continued_from_its_text_beside_it(tmp_path: Path) 
     it.engine.say(" Ada")
     it.engine.end()
     it.pump()
-    assert list(it.chat.conversation.turns()) == [("user", "Name a fox."), ("assistant", "The fox is called Ada")]
+    assert list(it.chat.conversation.list_turns()) == [("user", "Name a fox."), ("assistant", "The fox is called Ada")]
     assert list(it.reply.tokens.forced) == [1] * len(ids) + [0]
     assert before in it.chat.conversation.nodes.values()
     assert it.chat.prefill == "not for this one"
@@ -65,7 +65,7 @@ def test_another_models_reply_is_continued_from_its_text_too() -> None:
 
 def test_an_imported_reply_is_edited_as_any_other(tmp_path: Path) -> None:
     it = Faked(conversation=imported(tmp_path))
-    it.chat.forks.replace(it.chat.conversation.reply(), "The fox is Bob")
+    it.chat.forks.replace_reply(it.chat.conversation.find_reply(), "The fox is Bob")
     it.pump()
     it.pump()
     assert it.chat.phase == "idle"
@@ -98,7 +98,7 @@ def test_the_model_reads_just_the_templates_ids_and_those_of_the_text(
     it.chat.forks.continue_reply()
     it.until(lambda: it.chat.phase == "idle" and it.reply.finished)
     model = session.model
-    prompt = ChatTemplate(model).prompt([Message(role, text) for role, text in SAID[:1]]).ids  # type: ignore[arg-type]
+    prompt = ChatTemplate(model).render_prompt([Message(role, text) for role, text in SAID[:1]]).ids  # type: ignore[arg-type]
     text = model.tokenize("The fox is called", special=False)
     assert it.chat.conversation.ids_before(it.reply.number) == prompt
     assert list(it.reply.ids[: len(text)]) == text

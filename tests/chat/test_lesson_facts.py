@@ -99,7 +99,7 @@ def test_two_replies_are_compared(make: Make) -> None:
     )
     assert facts.fact("apart") is None
     assert holds(facts, "same_knobs") == []
-    driven.chat.adjust("seed", 8)
+    driven.chat.adjust_setting("seed", 8)
     driven.chat.forks.regenerate()
     driven.until(lambda: facts.fact("replies") == 3)
     driven.idle()
@@ -110,11 +110,11 @@ def test_two_replies_are_compared(make: Make) -> None:
     )
     assert facts.fact("earlier_reply") == first.text()
     assert holds(facts, "new_forks == 0") == []
-    driven.chat.forks.fork(driven.reply, 5, ids=[100])
+    driven.chat.forks.fork_reply(driven.reply, 5, ids=[100])
     driven.until(lambda: facts.fact("replies") == 4)
     driven.idle()
     assert holds(facts, "new_forks == 1", "forced == 1", "new_versions == 2") == []
-    driven.chat.forks.fork(first, 0, ids=[100])
+    driven.chat.forks.fork_reply(first, 0, ids=[100])
     driven.until(lambda: facts.fact("replies") == 5)
     driven.idle()
     assert holds(facts, "new_forks == 2", "new_versions == 3") == [], "another first token is a fork, and a version"
@@ -155,7 +155,7 @@ def test_the_token_at_hand(make: Make) -> None:
     assert facts.fact("cursor") == -1
     assert facts.fact("position") == 9
     assert facts.fact("text") == (driven.chat.session.kept or {})[node.number][-1].bytes.decode()
-    driven.chat.adjust("top_p", 1.0)
+    driven.chat.adjust_setting("top_p", 1.0)
     driven.until(lambda: driven.chat.live.preview is not None)
     assert facts.fact("survivors_top_p") == 20, "as the panels do, it shows what the turned knob makes of it"
 
@@ -165,17 +165,17 @@ def test_why_not_what_if_and_pieces(make: Make) -> None:
     node = driven.say("The sea is")
     facts = LessonFacts(driven.chat)
     assert facts.fact("removed_by") is None
-    driven.chat.questions.explain(node, 0, " xylophone")
+    driven.chat.questions.explain_token(node, 0, " xylophone")
     driven.until(lambda: driven.chat.questions.explained)
     assert (
         holds(facts, "removed_by == 'top_k'", "why_rank > 3", "why_model < 0.1", "why_after == 0", "not why_penalised")
         == []
     )
-    driven.chat.questions.score(node)
+    driven.chat.questions.score_reply(node)
     driven.until(lambda: driven.chat.questions.scored)
     assert facts.fact("whatif_kept") == 1.0
     assert facts.fact("whatif_first") is None
-    driven.chat.questions.tokens("unbelievable")
+    driven.chat.questions.ask_tokens("unbelievable")
     driven.until(lambda: driven.chat.questions.tokenized)
     assert facts.fact("pieces") == len(driven.chat.questions.tokenized.tokenized.ids)  # type: ignore[union-attr]
     assert facts.fact("pieces_of") == "unbelievable"
@@ -189,7 +189,7 @@ def test_the_tokens_of_a_text_are_known_after_its_list_was_edited(make: Make) ->
     facts = LessonFacts(driven.chat)
     assert facts.fact("pieces", "The cat sat on the mat.") is None
     for text in ("The cat sat on the mat.", "The cat sat on the mat.7"):
-        driven.chat.questions.tokens(text)
+        driven.chat.questions.ask_tokens(text)
         driven.until(lambda text=text: facts.fact("pieces_of") == text)
         facts.note_list()
     assert facts.fact("pieces") == 8
@@ -198,7 +198,7 @@ def test_the_tokens_of_a_text_are_known_after_its_list_was_edited(make: Make) ->
 
 def test_a_constrained_reply(make: Make) -> None:
     driven = make(Tuning(seed=7, max_tokens=20))
-    driven.chat.constrain(Constraint("choice", '["yes", "no"]'))
+    driven.chat.set_constraint(Constraint("choice", '["yes", "no"]'))
     node = driven.say("Is the sea blue?")
     facts = LessonFacts(driven.chat)
     assert holds(facts, "constraint_used", "valid", "constraint_kind == 'choice'", "constraint != ''") == []
@@ -228,7 +228,7 @@ def test_walks(make: Make) -> None:
     assert holds(facts, "new_groups == 1", "walks_kind == 'walks'", "replies == 0", "new_turns == 1") == []
     assert facts.fact("winner_votes") is None
     drawn_with = facts.fact("temperature")
-    driven.chat.adjust("temperature", 0.3)
+    driven.chat.adjust_setting("temperature", 0.3)
     assert facts.fact("walks_used", "temperature") == drawn_with != facts.fact("temperature")
     driven.chat.walks.start(walk_plan.vote(2, "nothing that it says"), text="The sea is")
     driven.until(lambda: facts.fact("walks_kind") == "vote" and facts.fact("ended_walks") == 2)
@@ -244,7 +244,7 @@ def test_steered_by_hand(make: Make) -> None:
     waits = driven.chat.paused.token
     assert facts.fact("entropy") == waits.entropy, "what the paused reply would take next is at hand"
     other = next(one for one in waits.candidates if one.id != waits.id)
-    driven.chat.replies.force([other.id])
+    driven.chat.replies.force_tokens([other.id])
     driven.until(lambda: len(node.ids) == 3)
     driven.until(lambda: driven.chat.paused is not None)
     assert facts.fact("forced") == 1
@@ -303,7 +303,7 @@ def test_what_was_deleted_does_not_count() -> None:
     node = driven.replied("two", "c")
     facts = LessonFacts(driven.chat)
     assert (facts.fact("turns"), facts.fact("replies")) == (2, 2)
-    driven.chat.conversation.delete(node.number)
+    driven.chat.conversation.delete_node(node.number)
     assert (facts.fact("turns"), facts.fact("replies")) == (2, 1)
     assert [one.number for one in finished_replies(driven.chat.conversation)] != [node.number]
 

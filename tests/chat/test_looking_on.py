@@ -35,7 +35,7 @@ class Pair:
 
     def saved(self, session: str) -> list[str]:
         assert self.ours.flush()
-        return [text for _, text in self.ours.load(session).conversation.turns()]
+        return [text for _, text in self.ours.load(session).conversation.list_turns()]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_it_says_who_writes_and_shows_what_was_saved(pair: Pair) -> None:
     writer.pump()
     it.pump()
     assert it.texts()[-1] == " b c"
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     assert pair.ours.load(pair.session).tuning.temperature == 0.8  # that is the writer's
 
 
@@ -81,7 +81,7 @@ def test_what_the_writer_says_after_it_was_opened_is_not_in_the_copy(pair: Pair)
 
 def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair: Pair) -> None:
     it, writer = pair.it, pair.writer
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     it.replied("what next", " f")
     assert COPIED in it.notices
     assert it.chat.session.is_own
@@ -102,25 +102,25 @@ def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair:
 
 def test_a_copy_is_made_on_demand(pair: Pair) -> None:
     it = pair.it
-    it.chat.copy()
+    it.chat.copy_chat()
     it.pump()
     assert it.session != pair.session
     assert it.reply.failed is not None
     assert pair.saved(it.session) == ["one", " a", "two", " b c"]
     it.chat.new()
-    it.chat.copy()
+    it.chat.copy_chat()
     it.pump()
     assert it.notices[-1] == "cannot copy the chat: nothing was said yet"
 
 
 def test_ones_own_chat_is_copied_as_well(pair: Pair) -> None:
     writer = pair.writer
-    writer.chat.copy()
+    writer.chat.copy_chat()
     writer.pump()
     assert writer.notices == ["cannot copy the chat: a reply is running"]
     writer.engine.end()
     writer.pump()
-    writer.chat.copy()
+    writer.chat.copy_chat()
     writer.replied("three", " e")
     assert writer.session != pair.session
     assert pair.theirs.flush()
@@ -159,11 +159,11 @@ def test_a_writer_that_died_leaves_an_interrupted_reply_that_can_be_continued(
 def test_whatever_changes_the_chat_changes_a_copy(pair: Pair, what: str) -> None:
     it, chat = pair.it, pair.it.chat
     if what == "rename":
-        chat.branches.rename(1, "mine")
+        chat.branches.rename_branch(1, "mine")
     elif what == "delete":
-        chat.branches.delete(3)
+        chat.branches.delete_branch(3)
     elif what == "title":
-        chat.retitle("mine")
+        chat.rename_chat("mine")
     else:
         chat.forks.regenerate()
     it.pump()
@@ -175,7 +175,7 @@ def test_whatever_changes_the_chat_changes_a_copy(pair: Pair, what: str) -> None
 
 def test_another_branch_can_be_looked_at_and_another_chat_opened(pair: Pair) -> None:
     it, writer = pair.it, pair.writer
-    it.chat.branches.select(2)
+    it.chat.branches.select_leaf(2)
     writer.engine.say(" d")
     writer.pump()
     assert pair.theirs.flush()
@@ -204,7 +204,7 @@ def test_what_is_copied_while_walks_grow_ends_each_of_them(pair: Pair) -> None:
     writer.pump()
     assert pair.theirs.flush()
     it.open(pair.session)
-    it.chat.copy()
+    it.chat.copy_chat()
     it.pump()
     for chat in (it.chat.conversation, pair.ours.load(it.session).conversation):
         (walks,) = groups_of(chat).values()

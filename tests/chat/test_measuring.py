@@ -68,7 +68,7 @@ def loaded() -> tuple[Chat, Measuring]:
     engine = Measuring()
     chat = chat_on(engine, Tuning(), measures=True)
     chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
-    chat.pump()
+    chat.pump_events()
     return chat, engine
 
 
@@ -76,23 +76,23 @@ def test_a_model_is_measured_once_after_a_load_and_it_is_kept() -> None:
     chat, engine = loaded()
     assert engine.asked(MeasureBatches) == [MeasureBatches()]
     engine.answer(BatchesMeasured(MEASURED))
-    chat.pump()
+    chat.pump_events()
     assert chat.model is not None
     assert chat.model.measured == MEASURED
     assert per_model.find_rows(INFO.sha256) == (MEASURED,)
     assert chat.tolerance == pytest.approx(0.0699, abs=1e-3)
-    chat.pump()
+    chat.pump_events()
     assert len(engine.asked(MeasureBatches)) == 1
 
 
 def test_it_is_measured_again_where_other_work_went_first_and_not_where_it_cannot_be() -> None:
     chat, engine = loaded()
     engine.answer(Failed("busy", "interrupted by another request"))
-    chat.pump()
+    chat.pump_events()
     assert len(engine.asked(MeasureBatches)) == 2
     engine.answer(Failed("measure", "no room"))
-    chat.pump()
-    chat.pump()
+    chat.pump_events()
+    chat.pump_events()
     assert len(engine.asked(MeasureBatches)) == 2
     assert not any("room" in str(change) for change in chat.take_changes()), "nobody asked for it"
 
@@ -100,11 +100,11 @@ def test_it_is_measured_again_where_other_work_went_first_and_not_where_it_canno
 def test_times_that_a_busy_machine_did_not_tell_are_measured_at_the_next_load() -> None:
     chat, engine = loaded()
     engine.answer(BatchesMeasured(msgspec.structs.replace(MEASURED, batch_times={})))
-    chat.pump()
+    chat.pump_events()
     assert len(engine.asked(MeasureBatches)) == 1
     engine.info = msgspec.structs.replace(INFO, measured=msgspec.structs.replace(MEASURED, batch_times={}))
     chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
-    chat.pump()
+    chat.pump_events()
     assert len(engine.asked(MeasureBatches)) == 2
 
 

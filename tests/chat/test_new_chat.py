@@ -29,8 +29,8 @@ def begun() -> Faked:
     it = Faked(
         CONFIGURED.tuning, origin=FLAGS, configured=CONFIGURED, conversation=Conversation("Be brief.", raw=False)
     )
-    it.chat.adjust("temperature", 1.5)
-    it.chat.adjust("max_tokens", 3)
+    it.chat.adjust_setting("temperature", 1.5)
+    it.chat.adjust_setting("max_tokens", 3)
     it.chat.set_breakpoints([POINT])
     it.replied("hi", " one")
     return it
@@ -43,7 +43,7 @@ def test_a_new_chat_has_what_is_configured_and_nothing_of_the_chat_before() -> N
     chat = it.chat
     assert (chat.tuning, chat.origin) == (CONFIGURED.tuning, FLAGS)
     assert (chat.conversation.system, chat.conversation.raw, chat.breakpoints) == ("Be kind.", False, ())
-    assert chat.lost() == {}
+    assert chat.list_lost() == {}
     it.replied("hello")
     generated = it.engine.generated[-1]
     assert (generated.samplers, generated.conditions) == (CONFIGURED.tuning.samplers(), CONFIGURED.tuning.conditions())
@@ -52,7 +52,7 @@ def test_a_new_chat_has_what_is_configured_and_nothing_of_the_chat_before() -> N
 def test_it_keeps_the_knobs_where_somebody_says_so() -> None:
     it = begun()
     before = it.chat.tuning
-    assert it.chat.lost() == {"temperature": 1.5, "max_tokens": 3}
+    assert it.chat.list_lost() == {"temperature": 1.5, "max_tokens": 3}
     it.chat.new(keep=True)
     assert (it.chat.tuning, it.chat.origin["temperature"], it.chat.breakpoints) == (before, "panel", (POINT,))
     assert it.chat.conversation.system == "Be brief."
@@ -63,7 +63,7 @@ def test_it_keeps_the_knobs_where_somebody_says_so() -> None:
 
 def test_a_knob_that_nobody_set_is_as_the_model_recommends() -> None:
     it = begun()
-    it.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other"), {"temperature": 0.6, "max_tokens": 9}))
+    it.chat.loading.switch_model(Choice(ModelSpec("/other.gguf", "other"), {"temperature": 0.6, "max_tokens": 9}))
     it.pump()
     it.chat.new()
     assert (it.chat.tuning.temperature, it.chat.origin["temperature"]) == (0.6, MODEL)
@@ -75,7 +75,7 @@ def test_what_is_saved_of_a_new_chat_is_its_own(tmp_path: Path) -> None:
     try:
         it = Faked(Tuning(seed=7), store=store)
         it.replied("one", " a")
-        it.chat.adjust("temperature", 1.5)
+        it.chat.adjust_setting("temperature", 1.5)
         it.chat.set_breakpoints([POINT])
         first = it.chat.session.current_id
         it.chat.new()
@@ -101,7 +101,7 @@ def test_with_a_model_without_a_template_empty_chats_are_in_raw_mode() -> None:
     it = Faked(configured=CONFIGURED, conversation=Conversation("Be brief."))
     told = "tiny has no chat template"
     it.engine.info = msgspec.structs.replace(INFO, has_template=False)
-    it.chat.loading.reload()
+    it.chat.loading.reload_model()
     it.pump()
     assert (it.chat.conversation.raw, it.notices) == (True, [told])
     assert it.chat.conversation.system == ""
@@ -115,6 +115,6 @@ def test_with_a_model_without_a_template_empty_chats_are_in_raw_mode() -> None:
     it.replied("Once", " more")
     it.chat.new()
     it.engine.info = INFO
-    it.chat.loading.reload()
+    it.chat.loading.reload_model()
     it.pump()
     assert (it.chat.conversation.raw, it.chat.conversation.system) == (False, "Be kind.")

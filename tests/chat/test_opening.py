@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import choose, find_model, load_latest
+from termchat.chat.opening import choose_model, find_model, load_latest
 from termchat.config.origins import followed
 from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
@@ -43,7 +43,7 @@ def test_what_a_chat_without_a_reply_was_set_to_stays(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     chat = Conversation("")
     session = store.begin(chat, tuning=Tuning(temperature=0.5))
-    store.add_node(session, chat.grow("user", parent=None, at=0, text="hi"))
+    store.add_node(session, chat.grow_node("user", parent=None, at=0, text="hi"))
     found = load_latest(store, load({"top_k": 9}, {}, tmp_path / "none"))
     store.close()
     assert found is not None
@@ -72,7 +72,7 @@ def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(
 
     def drawn_with() -> tuple[object, ...]:
         tuning = find_model(ours_for("smollm3"))[0].tuning
-        assert choose(ours, "smollm3").recommended["temperature"] == tuning.temperature
+        assert choose_model(ours, "smollm3").recommended["temperature"] == tuning.temperature
         return tuning.temperature, tuning.top_k, tuning.top_p, tuning.min_p, tuning.stop
 
     def ours_for(name: str) -> Settings:

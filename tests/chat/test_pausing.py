@@ -71,7 +71,7 @@ def test_turning_a_knob_while_it_waits_moves_what_waits() -> None:
     it.chat.replies.pause()
     it.pump()
     before = it.chat.paused
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     it.pump()
     assert it.chat.phase == "paused"
     assert it.chat.paused is not None
@@ -85,7 +85,7 @@ def test_forced_tokens_and_texts_are_taken_and_it_pauses_again() -> None:
     reply = it.writing("hi", " one")
     it.chat.replies.pause()
     it.pump()
-    it.chat.replies.force([17])
+    it.chat.replies.force_tokens([17])
     it.pump()
     it.chat.replies.force_text(" and then")
     it.pump()
@@ -94,7 +94,7 @@ def test_forced_tokens_and_texts_are_taken_and_it_pauses_again() -> None:
     assert list(reply.tokens.forced) == [0, 1, 1, 1]
     it.chat.stop()
     it.pump()
-    it.chat.replies.force([17])
+    it.chat.replies.force_tokens([17])
     it.pump()
     assert it.notices == ["cannot force a token: no reply is running"]
     assert len(it.engine.asked(Force)) == 2
@@ -120,7 +120,7 @@ def test_a_pause_that_comes_late_does_not_look_like_one() -> None:
     it.writing("hi", " one")
     it.chat.replies.pause()
     it.pump()
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     it.chat.replies.resume()
     it.engine.say(" two")
     it.pump()
@@ -160,7 +160,7 @@ def test_breakpoints_and_the_view_are_kept_with_the_chat(tmp_path: Path) -> None
     reply = it.replied("hi", " one")
     disabled = Breakpoint(Threshold("rank", ">", 5.0), enabled=False)
     it.chat.set_breakpoints([UNSURE, disabled])
-    it.chat.look(View(Place(reply.number, 0), "entropy"))
+    it.chat.set_view(View(Place(reply.number, 0), "entropy"))
     assert store.close()
     store = Store.open(tmp_path / "sessions.db")
     found = load_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.groups import groups
-from termchat.chat.opening import fetch
+from termchat.chat.groups import list_groups
+from termchat.chat.opening import fetch_session
 from termchat.config.settings import Settings, load
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store
@@ -29,19 +29,19 @@ POINT = Breakpoint(Length(tokens=500), enabled=False)
 def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     first = it.replied("one", " a", " b", " c")
-    it.chat.forks.fork(first, 1, text=" other")
+    it.chat.forks.fork_reply(first, 1, text=" other")
     it.pump()
     it.engine.end()
     it.pump()
     other, view = it.chat.conversation.leaf, View(Place(first.number, 1), "rank", "entropy")
-    it.chat.branches.select(first.number)
+    it.chat.branches.select_leaf(first.number)
     it.chat.set_breakpoints([POINT])
-    it.chat.adjust("temperature", 0.25)
-    it.chat.look(view)
-    one, before = it.session, it.chat.conversation.ids()
+    it.chat.adjust_setting("temperature", 0.25)
+    it.chat.set_view(view)
+    one, before = it.session, it.chat.conversation.list_ids()
     it.chat.new()
     it.chat.set_breakpoints([])
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     it.replied("two", " d")
     two, asked = it.session, len(it.engine.commands)
     del first
@@ -49,7 +49,7 @@ def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(sto
     it.open(one)
     assert it.session == one
     assert it.texts() == ["one", " a b c"]
-    assert it.chat.conversation.ids() == before
+    assert it.chat.conversation.list_ids() == before
     assert it.chat.conversation.leaf != other
     assert other in it.chat.conversation.nodes
     assert (it.chat.tuning.temperature, it.chat.breakpoints, it.chat.session.view) == (0.25, (POINT,), view)
@@ -89,11 +89,11 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     it.chat.send("later")
     it.chat.send("and later")
     it.engine.say(" on its way")  # what the engine says before it hears of the end
-    it.chat.show(*fetch(store, one, config, it.chat.host.loaded))
+    it.chat.show_session(*fetch_session(store, one, config, it.chat.host.loaded))
     assert it.chat.conversation.title == "one"
     assert not it.chat.turns.queue
 
-    it.chat.show(*fetch(store, two, config, it.chat.host.loaded))  # back at once
+    it.chat.show_session(*fetch_session(store, two, config, it.chat.host.loaded))  # back at once
     it.pump()
     assert list(it.chat.turns.queue) == ["later", "and later"]
     assert it.reply is reply  # and not what the store had by then
@@ -106,7 +106,7 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     del reply, it
     assert store.flush()
     assert store.load(two).unfinished == ()
-    assert [text for _, text in store.load(two).conversation.turns()] == ["two", " b on its way"]
+    assert [text for _, text in store.load(two).conversation.list_turns()] == ["two", " b on its way"]
 
 
 def test_a_message_that_is_on_its_way_is_given_back(store: Store, config: Settings) -> None:
@@ -153,7 +153,7 @@ def test_a_title_stays_as_it_was_given(store: Store, config: Settings) -> None:
     it = Kept(store, config)
     it.replied("one two three", " a")
     one = it.session
-    it.chat.retitle("the first")
+    it.chat.rename_chat("the first")
     it.replied("four", " b")
     it.chat.new()
     it.replied("five", " c")
@@ -161,7 +161,7 @@ def test_a_title_stays_as_it_was_given(store: Store, config: Settings) -> None:
     store.rename(one, "once more")
     it.open(one)
     assert it.chat.conversation.title == "once more"
-    it.chat.retitle("the last")
+    it.chat.rename_chat("the last")
     assert store.load(one).conversation.title == "the last"
 
 
@@ -197,7 +197,7 @@ def test_the_model_is_loaded_as_soon_as_the_reply_that_was_running_has_ended(
     session = with_model(store, config, path)
     it = Kept(store, config)
     it.writing("streams", " b")
-    it.chat.show(*fetch(store, session, config, it.chat.host.loaded))
+    it.chat.show_session(*fetch_session(store, session, config, it.chat.host.loaded))
     it.chat.send("goes on")
     assert len(loads(it.engine)) == 1
     it.pump()
@@ -214,7 +214,7 @@ def test_whoever_leaves_the_chat_at_once_stays_with_the_model_there_is(
     session = with_model(store, config, named("Other-Q8_0", tmp_path / "m"))
     it = Kept(store, config)
     it.writing("streams", " b")
-    it.chat.show(*fetch(store, session, config, it.chat.host.loaded))
+    it.chat.show_session(*fetch_session(store, session, config, it.chat.host.loaded))
     it.chat.new()
     it.pump()
     assert len(loads(it.engine)) == 1
@@ -293,24 +293,24 @@ def test_a_group_is_there_again_and_its_knobs_are_not_the_chats(store: Store, co
     it.pump()
     shown = it.chat.walks.shown
     assert shown is not None
-    it.chat.walks.keep(2)
+    it.chat.walks.keep_reply(2)
     it.replied("and then", " c")
     session, before = it.session, {walk: list(node.ids) for walk, node in shown.nodes.items()}
     assert store.flush()
     elsewhere = Store.open(store.path)
     another = Kept(elsewhere, config)
     another.open(session)
-    [group] = groups(another.chat.conversation)
+    [group] = list_groups(another.chat.conversation)
     assert {walk: list(node.ids) for walk, node in group.nodes.items()} == before
     assert group.labels == shown.labels
-    assert group.ranking() == shown.ranking()
+    assert group.rank_replies() == shown.rank_replies()
     assert another.chat.tuning.temperature == 0.8
     assert another.chat.origin["temperature"] == "default"
     another.chat.walks.open(group.group.number)
-    another.chat.walks.select(3)
+    another.chat.walks.select_reply(3)
     another.pump()
     assert another.texts() == ["one", " a b"]
     assert another.chat.live.token is not None
     another.replied("on from here", " d")
-    assert another.chat.conversation.path()[-3].node is group.nodes[3]
+    assert another.chat.conversation.find_path()[-3].node is group.nodes[3]
     elsewhere.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import saving
+from termchat.chat.opening import make_saver
 from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.jsonl_reader import read
@@ -29,7 +29,7 @@ def test_what_is_said_meanwhile_is_not_in_it(store: Store, tmp_path: Path) -> No
     session.add_node(made_records.user(chat, "go", [1, 2, 3]))
     node = made_records.reply(chat)
     session.add_node(node)
-    records = list(made_records.stream(chat.ids(), [b"one", b" two", b" three", b" four"]))
+    records = list(made_records.stream(chat.list_ids(), [b"one", b" two", b" three", b" four"]))
 
     def come(some: list[Record]) -> None:
         for record in some:
@@ -37,17 +37,17 @@ def test_what_is_said_meanwhile_is_not_in_it(store: Store, tmp_path: Path) -> No
 
     come(records[:-3])  # without the last two tokens and the end
     assert len(node.tokens) == 2
-    jsonl, markdown = (saving(session, tmp_path / name) for name in ("chat.jsonl", "chat.md"))
+    jsonl, markdown = (make_saver(session, tmp_path / name) for name in ("chat.jsonl", "chat.md"))
     come(records[-3:])
     session.add_node(made_records.user(chat, "and then?", [4, 5]))
-    assert list(read(jsonl()).conversation.turns()) == [("user", "go"), ("assistant", "one two")]
+    assert list(read(jsonl()).conversation.list_turns()) == [("user", "go"), ("assistant", "one two")]
     assert "one two\n" in (said := markdown().read_text())
     assert "and then?" not in said
-    later = saving(session, tmp_path / "later.jsonl")()
-    assert [text for _, text in read(later).conversation.turns()] == ["go", "one two three four", "and then?"]
+    later = make_saver(session, tmp_path / "later.jsonl")()
+    assert [text for _, text in read(later).conversation.list_turns()] == ["go", "one two three four", "and then?"]
 
 
 def test_a_chat_that_was_not_begun_has_no_transcript(store: Store, tmp_path: Path) -> None:
-    save = saving(Session(store=store), tmp_path / "chat.md")
+    save = make_saver(Session(store=store), tmp_path / "chat.md")
     with pytest.raises(TranscriptError, match="nothing to save yet"):
         save()

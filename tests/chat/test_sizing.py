@@ -14,7 +14,7 @@ TEXTS = ["Hello!", "naïve 漢字 <|im_end|> \n\n\t code()", "word " * 150]
 
 def size_of(driven: Driven, text: str) -> Size:
     heard: list[Size | None] = []
-    Sizing(driven.chat).ask(text, heard.append)
+    Sizing(driven.chat).ask_size(text, heard.append)
     driven.until(lambda: heard)
     assert heard[0] is not None
     return heard[0]
@@ -26,10 +26,10 @@ def test_the_count_is_what_the_turn_adds_to_the_context(make: Make, raw: bool) -
     driven.idle()
     for text in TEXTS:
         chat = driven.chat.conversation
-        before = chat.length()
+        before = chat.count_ids()
         size = size_of(driven, text)
         reply = driven.say(text)
-        assert chat.length() - len(reply.ids) - before == size.tokens
+        assert chat.count_ids() - len(reply.ids) - before == size.tokens
         around = "nothing" if raw else "template" if before else "template and system prompt"
         assert size == Size(size.tokens, 2048 - before, around)
         assert size.fits
@@ -63,10 +63,10 @@ def test_while_a_reply_runs_it_is_counted_behind_that(make: Make) -> None:
     size = size_of(driven, "And then?")
     driven.chat.stop()
     driven.idle()
-    before = driven.chat.conversation.length()
+    before = driven.chat.conversation.count_ids()
     stopped = size_of(driven, "And then?").tokens  # behind a reply that was stopped its end is added, too
     assert stopped - 1 == size.tokens
-    driven.chat.adjust("max_tokens", 4)
+    driven.chat.adjust_setting("max_tokens", 4)
     driven.say("And then?")
-    turn = driven.chat.conversation.length() - len(driven.reply.ids) - before
+    turn = driven.chat.conversation.count_ids() - len(driven.reply.ids) - before
     assert turn == stopped

@@ -10,7 +10,7 @@ import pytest
 
 from termchat.chat.changes import Notice, TuningChanged
 from termchat.chat.loading import Choice
-from termchat.chat.opening import choose, load_latest, saving
+from termchat.chat.opening import choose_model, load_latest, make_saver
 from termchat.config.settings import load
 from termchat.conversation import setting_changes
 from termchat.conversation.store.store import Store
@@ -57,7 +57,7 @@ def q8(copy: Path) -> Choice:
 
 def chosen(path: Path) -> Choice:
     flags = {"context": "1024", "threads": "1"}
-    return choose(load(flags, {}, path.parent / "none.toml"), str(path))
+    return choose_model(load(flags, {}, path.parent / "none.toml"), str(path))
 
 
 def said_alone(choice: Choice, messages: list[tuple[str, str]], prompt: list[int]) -> list[int]:
@@ -78,7 +78,7 @@ def prompt_of(driven: Driven, reply: Node) -> list[int]:
 
 
 def switched(driven: Driven, choice: Choice) -> None:
-    assert driven.chat.loading.switch(choice)
+    assert driven.chat.loading.switch_model(choice)
     driven.idle()
     assert driven.chat.model is not None, driven.notices
 
@@ -96,7 +96,7 @@ def test_the_chat_goes_on_with_the_new_models_ids_both_ways(make: Make, q4: Choi
         assert reply.start.model.sha256 == choice.spec.sha256
         assert list(reply.tokens.ids) == said_alone(choice, messages, prompt_of(driven, reply))
         messages.append(("assistant", reply.text()))
-    assert list(driven.chat.conversation.turns()) == messages
+    assert list(driven.chat.conversation.list_turns()) == messages
     followed = driven.say("Thanks!")  # the same model as before: its own ids are kept, nothing is rendered anew
     assert followed.prefill is not None
     assert followed.prefill.reused > 0
@@ -116,7 +116,7 @@ def test_a_switch_frees_the_old_process_and_so_does_unloading(make: Make, q8: Ch
     new = engine.pid
     assert new != old
     assert resident(old) == 0
-    assert driven.chat.loading.unload()
+    assert driven.chat.loading.unload_model()
     assert driven.chat.phase == "no model"
     assert driven.chat.model is None
     assert resident(new) == 0
@@ -142,7 +142,7 @@ def resident(pid: int | None) -> int:
 def test_knobs_that_nobody_turned_follow_the_model(make: Make, q4: Choice, q8: Choice) -> None:
     driven = make(Tuning(max_tokens=5), origin={"max_tokens": "flag"})
     driven.idle()
-    driven.chat.adjust("top_k", 7)
+    driven.chat.adjust_setting("top_k", 7)
     driven.told.clear()
     switched(driven, q8)
     assert driven.chat.tuning.temperature == TEMPERATURE
@@ -161,7 +161,7 @@ def test_a_model_that_does_not_load_leaves_the_way_back(make: Make, q4: Choice, 
     driven.idle()
     switched(driven, q8)
     reply = driven.say("Name an animal.")
-    driven.chat.loading.switch(Choice(ModelSpec(str(tmp_path / "gone.gguf"), "gone"), {}))
+    driven.chat.loading.switch_model(Choice(ModelSpec(str(tmp_path / "gone.gguf"), "gone"), {}))
     driven.idle()
     assert driven.chat.phase == "failed"
     assert any("gone.gguf could not be loaded" in text for text in driven.notices)
@@ -187,15 +187,15 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     mark = f"model {old} Q4_1 → {new} Q8_0"
     assert [setting_changes.model_change(node) for node in (first, second, third)] == [None, mark, None]
 
-    text = saving(driven.chat.session, tmp_path / "chat.md")().read_text()
+    text = make_saver(driven.chat.session, tmp_path / "chat.md")().read_text()
     assert f"- models: {old} (llama, Q4_1, {old}.gguf); {new} (llama, Q8_0, {new}.gguf)" in text
     assert text.count(f"⟦{mark}⟧") == 1
     assert text.index(f"## {new}") < text.index(f"⟦{mark}⟧") < text.index("Why?")
 
-    lines = [json.loads(line) for line in saving(driven.chat.session, tmp_path / "chat.jsonl")().open()]
+    lines = [json.loads(line) for line in make_saver(driven.chat.session, tmp_path / "chat.jsonl")().open()]
     starts = [line["model"]["sha256"] for line in lines if line["record"] == "start"]
     assert starts == [q4.spec.sha256, q8.spec.sha256, q8.spec.sha256]
-    turns = list(driven.chat.conversation.turns())
+    turns = list(driven.chat.conversation.list_turns())
     driven.chat.close()
     store.close()
 
@@ -203,10 +203,10 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     reopened = load_latest(store, load({}, {}, tmp_path / "none.toml"))
     assert reopened is not None
     assert reopened.model.path == q8.spec.path
-    assert list(reopened.conversation.turns()) == turns
+    assert list(reopened.conversation.list_turns()) == turns
     nodes = reopened.conversation.nodes
     assert [setting_changes.model_change(nodes[node.number]) for node in (first, second, third)] == [None, mark, None]
-    assert reopened.conversation.ids() == driven.chat.conversation.ids()
+    assert reopened.conversation.list_ids() == driven.chat.conversation.list_ids()
     store.close()
 
 
@@ -220,9 +220,9 @@ def test_while_a_reply_runs_a_person_is_asked_to_stop_it_first() -> None:
     driven = Faked()
     driven.writing("Hello", "One", " two")
     for what, done in (
-        ("change the model", lambda: driven.chat.loading.switch(OTHER)),
-        ("unload the model", driven.chat.loading.unload),
-        ("reload the model", driven.chat.loading.reload),
+        ("change the model", lambda: driven.chat.loading.switch_model(OTHER)),
+        ("unload the model", driven.chat.loading.unload_model),
+        ("reload the model", driven.chat.loading.reload_model),
     ):
         assert not done()
         assert driven.chat.take_changes() == [Notice(f"cannot {what}: a reply is running", "stop it first")]
@@ -230,16 +230,16 @@ def test_while_a_reply_runs_a_person_is_asked_to_stop_it_first() -> None:
     driven.engine.end()
     driven.pump()
     assert driven.reply.text() == "One two three"
-    assert driven.chat.loading.switch(OTHER)
+    assert driven.chat.loading.switch_model(OTHER)
 
 
 def test_what_was_asked_of_the_model_before_is_answered_by_nobody() -> None:
     driven = Faked()
     reply = driven.replied("Hello", "One", " two")
     driven.engine.hears = False
-    driven.chat.questions.inspect(reply, 1)
-    driven.chat.forks.fork(reply, 1, text="three")
-    driven.chat.loading.switch(OTHER)
+    driven.chat.questions.inspect_token(reply, 1)
+    driven.chat.forks.fork_reply(reply, 1, text="three")
+    driven.chat.loading.switch_model(OTHER)
     driven.engine.answer_questions()
     driven.engine.hears = True
     driven.pump()
@@ -247,14 +247,14 @@ def test_what_was_asked_of_the_model_before_is_answered_by_nobody() -> None:
     assert driven.chat.questions.inspected is None
     assert driven.chat.questions.failed is None
     assert driven.chat.conversation.leaf == reply.number
-    driven.chat.questions.inspect(reply, 1)
+    driven.chat.questions.inspect_token(reply, 1)
     driven.pump()
     assert driven.chat.questions.inspected is not None
 
 
 def test_what_was_sent_while_the_model_changes_goes_to_the_new_one() -> None:
     driven = Faked()
-    driven.chat.loading.switch(OTHER)
+    driven.chat.loading.switch_model(OTHER)
     driven.chat.send("Hello")
     assert driven.chat.phase == "loading"
     driven.pump()
@@ -278,7 +278,7 @@ def test_what_the_engine_remarks_is_told_once(monkeypatch: pytest.MonkeyPatch) -
     remark = Remark("8 of 31 layers fit", "a smaller --context leaves more room")
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, remarks=[remark]))
     driven = Faked()
-    driven.chat.loading.reload()
+    driven.chat.loading.reload_model()
     driven.pump()
     assert [change for change in driven.told if isinstance(change, Notice)] == [Notice(remark.message, remark.hint)]
 
@@ -286,7 +286,7 @@ def test_what_the_engine_remarks_is_told_once(monkeypatch: pytest.MonkeyPatch) -
 def test_a_mark_takes_no_control_characters_from_a_models_name() -> None:
     chat = Conversation()
     for name, sha in (("one", "a"), ("\x1b]0;two\x07", "b")):
-        node = chat.grow("assistant", parent=chat.leaf, at=0)
+        node = chat.grow_node("assistant", parent=chat.leaf, at=0)
         start = fake_engine.made_records.start([1], 1)
         node.add(msgspec.structs.replace(start, model=msgspec.structs.replace(start.model, name=name, sha256=sha)))
     mark = setting_changes.model_change(node)
@@ -297,7 +297,7 @@ def test_a_mark_takes_no_control_characters_from_a_models_name() -> None:
 def test_loading_again_ends_a_load_that_is_under_way() -> None:
     driven = Faked()
     driven.engine.loads = False
-    driven.chat.loading.switch(OTHER)
+    driven.chat.loading.switch_model(OTHER)
     stale = len(driven.engine.commands)
     driven.engine.loads = True
     driven.chat.loading.switch_back()

@@ -49,7 +49,7 @@ def test_it_begins_a_branch_on_which_the_first_message_is_sent_again() -> None:
     edited(it, BRIEF, " three")
     assert under(it) == [("system", BRIEF), ("user", "hi")]
     assert (chat.system, chat.first_system) == (BRIEF, KIND)
-    assert list(chat.turns()) == [("user", "hi"), ("assistant", " three")]
+    assert list(chat.list_turns()) == [("user", "hi"), ("assistant", " three")]
     it.replied("and then", " four")
     assert under(it) == [("system", BRIEF), ("user", "hi"), ("assistant", " three"), ("user", "and then")]
     it.chat.forks.regenerate()
@@ -57,7 +57,7 @@ def test_it_begins_a_branch_on_which_the_first_message_is_sent_again() -> None:
     it.engine.end()
     it.pump()
     assert chat.system == BRIEF
-    it.chat.branches.select(before.number)
+    it.chat.branches.select_leaf(before.number)
     it.replied("again", " five")
     assert under(it)[0] == ("system", KIND)
     assert [text for _, text in under(it)[1:]] == ["hi", " one", "more", " two", "again"]
@@ -66,8 +66,8 @@ def test_it_begins_a_branch_on_which_the_first_message_is_sent_again() -> None:
 def test_a_message_that_is_edited_stays_under_the_prompt_of_its_branch() -> None:
     it = begun()
     edited(it, BRIEF, " three")
-    first = it.chat.conversation.path()[0].node
-    it.chat.forks.edit(first, "hello")
+    first = it.chat.conversation.find_path()[0].node
+    it.chat.forks.edit_message(first, "hello")
     it.pump()
     assert under(it) == [("system", BRIEF), ("user", "hello")]
 
@@ -114,9 +114,9 @@ def test_prompts_are_versions_and_so_are_messages_under_one_prompt() -> None:
     chat = it.chat.conversation
     edited(it, BRIEF, " three")
     edited(it, KIND, " four")
-    firsts = [node.number for node in chat.children(None)]
+    firsts = [node.number for node in chat.list_children(None)]
     assert Versions(chat).of_prompt() == (0, [[firsts[0], firsts[2]], [firsts[1]]])
-    messages = [Versions(chat).of(chat.nodes[number], chat.nodes[number]) for number in firsts]
+    messages = [Versions(chat).find_versions(chat.nodes[number], chat.nodes[number]) for number in firsts]
     assert messages == [(0, [firsts[0], firsts[2]]), (0, [firsts[1]]), (1, [firsts[0], firsts[2]])]
 
 
@@ -127,7 +127,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
         edited(it, "", " three")
         edited(it, BRIEF, " four")
         chat, session = it.chat.conversation, it.chat.session.current_id
-        firsts = [node.number for node in chat.children(None)]
+        firsts = [node.number for node in chat.list_children(None)]
 
         def prompts(found: Conversation) -> list[object]:
             return [found.system, *(found.system_of(number) for number in firsts), found.first_system]
@@ -158,11 +158,11 @@ def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Mak
     it.until(lambda: it.chat.phase == "idle" and len(it.chat.conversation.nodes) == 4 and it.reply.done)
     template = ChatTemplate(session.model)
     said = [Message("system", BRIEF), Message("user", "Name a fox.")]
-    assert it.chat.conversation.ids_before(it.reply.number) == template.prompt(said).ids
+    assert it.chat.conversation.ids_before(it.reply.number) == template.render_prompt(said).ids
     assert it.reply.start is not None
     reply = it.reply
     after = it.say("And a bear.")
     said += [Message("assistant", reply.text(), ids=list(reply.ids)), Message("user", "And a bear.")]
-    prompt = template.prompt(said)
+    prompt = template.render_prompt(said)
     assert it.chat.conversation.ids_before(after.number) == prompt.ids
-    assert prompt.ids[: prompt.after] == [*template.prompt(said[:2]).ids, *reply.ids]
+    assert prompt.ids[: prompt.after] == [*template.render_prompt(said[:2]).ids, *reply.ids]

@@ -86,7 +86,7 @@ class Templated(Faked):
             if isinstance(command, Render):
                 return [asked.render(command)]
             if isinstance(command, Tokenize):
-                return [asked.describe(session.model.tokenize(command.text, special=False))]
+                return [asked.describe_ids(session.model.tokenize(command.text, special=False))]
             return answers(number, command)
 
         def told(number: int, event: Event) -> None:
@@ -122,7 +122,7 @@ class Templated(Faked):
     def check(self) -> None:
         """The prompt of the last reply says what jinja2 says of all messages, and has the replies' ids."""
         ids, model = self.engine.generated[-1].ids, self.model
-        assert b"".join(map(model.spelled, ids)).decode() == self.expected()
+        assert b"".join(map(model.spell_token, ids)).decode() == self.expected()
         answers = [
             [i for span in spans for at, i in enumerate(span.node.ids[: span.count]) if at >= span.node.tokens.thought]
             for spans in self.replies()[:-1]
@@ -136,7 +136,7 @@ class Templated(Faked):
     def replies(self) -> list[list[Any]]:
         chat = self.chat.conversation
         found: list[list[Any]] = [[]]
-        for span in chat.path():
+        for span in chat.find_path():
             found += [[]] if span.node.role == "user" else []
             if span.node.role == "assistant":
                 found[-1].append(span)
@@ -144,7 +144,7 @@ class Templated(Faked):
 
     def expected(self) -> str:
         chat = self.chat.conversation
-        said = [{"role": role, "content": text} for role, text in chat.turns()][:-1]
+        said = [{"role": role, "content": text} for role, text in chat.list_turns()][:-1]
         for message in said:
             if message["role"] == "assistant":
                 text = message["content"].removeprefix(self.kind.begins)
@@ -178,15 +178,15 @@ def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: ModelSes
     it.turn('Say "so".', "S", "o.")
     it.check()
     if it.kind.keeps_prefix:
-        assert not any(span.node.whole for span in chat.path())
+        assert not any(span.node.whole for span in chat.find_path())
     # Another message in the place of the second one.
-    second = next(span.node for span in chat.path() if span.node.written.startswith("And"))
-    it.chat.forks.edit(second, "And a wolf?")
+    second = next(span.node for span in chat.find_path() if span.node.written.startswith("And"))
+    it.chat.forks.edit_message(second, "And a wolf?")
     it.pump()
     it.reply_with("A w", "olf.")
     it.check()
     # A fork in the middle of the first reply, and the next message behind it.
-    it.chat.forks.fork(first, len(first.ids) - 3)
+    it.chat.forks.fork_reply(first, len(first.ids) - 3)
     it.pump()
     it.engine.say("!", id=it.model.tokenize("!", special=False)[0])
     it.engine.end("length")
@@ -216,12 +216,12 @@ def test_where_the_system_prompt_goes_is_told_once(session: ModelSession, name: 
 def test_a_prompt_that_was_written_by_hand_is_kept(session: ModelSession) -> None:
     it = Templated(session, KINDS["roles"])
     it.turn("What is a fox?", "An animal", ".")
-    message = it.chat.conversation.path()[0].node
+    message = it.chat.conversation.find_path()[0].node
     words = it.model.tokenize(" Once", special=False)
     it.chat.forks.write(message, 3, words)
     it.pump()
     it.turn("Go on.", "Yes", ".")
     ids = it.engine.generated[-1].ids
     assert ids[: 3 + len(words)] == [*message.ids[:3], *words]
-    text = b"".join(map(it.model.spelled, ids[3 + len(words) :])).decode()
+    text = b"".join(map(it.model.spell_token, ids[3 + len(words) :])).decode()
     assert text == "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"

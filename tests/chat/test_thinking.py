@@ -26,7 +26,7 @@ class Thinker(Faked):
     def __init__(self, tuning: Tuning | None = None, *, switch: bool = True, **more: object) -> None:
         super().__init__(tuning, **more)
         self.engine.info = msgspec.structs.replace(INFO, thinking=TAGS, thinking_switch=switch)
-        self.chat.loading.reload()
+        self.chat.loading.reload_model()
         self.pump()
 
     def thought(self, text: str, *pieces: str, answer: tuple[str, ...]) -> None:
@@ -61,7 +61,7 @@ def test_in_raw_mode_the_text_stays_whole() -> None:
     driven.replied("And?", "Fine.")
     assert driven.engine.asked(Render) == []
     first, second = (command.ids for command in driven.engine.generated[-2:])
-    spans = driven.chat.conversation.path()
+    spans = driven.chat.conversation.find_path()
     assert second == [*first, *spans[1].node.ids, *spans[2].node.ids]
 
 
@@ -77,7 +77,7 @@ def test_the_knob_is_what_the_template_hears(value: int, think: bool | None) -> 
 def test_another_reply_after_the_switch_is_made_from_another_prompt() -> None:
     driven = Thinker()
     driven.replied("Hi", "Hello!")
-    driven.chat.adjust("think", 0)
+    driven.chat.adjust_setting("think", 0)
     driven.chat.forks.regenerate()
     driven.pump()
     assert driven.asked.think is False
@@ -95,12 +95,12 @@ def test_what_a_model_cannot_do_is_told() -> None:
         (plain, 1_000_000, "this model does not think: its chat template has no thinking tags"),
         (always, 0, "thinking cannot be turned off: the model's chat template has no switch"),
     ):
-        driven.chat.adjust("think", value)
+        driven.chat.adjust_setting("think", value)
         driven.pump()
         assert driven.notices[-1] == told
     for driven, value in ((plain, 0), (always, 64), (Thinker(), 0)):
         before = len(driven.notices)
-        driven.chat.adjust("think", value)
+        driven.chat.adjust_setting("think", value)
         driven.pump()
         assert len(driven.notices) == before
 
@@ -133,20 +133,20 @@ def test_thoughts_are_counted_while_they_last_and_can_be_ended() -> None:
 
 def test_step_by_step_is_a_prefill_that_stays_until_it_is_turned_off() -> None:
     driven = Faked(step_by_step_text="Slowly now.")
-    driven.chat.adjust("step_by_step", 1)
+    driven.chat.adjust_setting("step_by_step", 1)
     for text in ("Hi", "And?"):
         driven.replied(text, " Well")
         assert driven.reply.text() == "Slowly now. Well"
         assert driven.reply.start is not None
         assert driven.reply.start.prefill == "Slowly now."
-    driven.chat.adjust("step_by_step", 0)
+    driven.chat.adjust_setting("step_by_step", 0)
     driven.chat.forks.regenerate()
     driven.pump()
     assert driven.engine.generated[-1].prefill == ""
     driven.engine.end()
     driven.pump()
     driven.chat.begin_with("Yes")
-    driven.chat.adjust("step_by_step", 1)
+    driven.chat.adjust_setting("step_by_step", 1)
     driven.chat.forks.regenerate()
     driven.pump()
     assert driven.engine.generated[-1].prefill == "Yes"  # what a person said of this reply goes first
@@ -167,30 +167,34 @@ def test_thoughts_of_a_real_model_are_ended_kept_and_forked(
     driven.until(lambda: 1 in driven.reply.tokens.forced[-1:])
     driven.chat.replies.resume()
     driven.idle()
-    spans = driven.chat.conversation.reply()
+    spans = driven.chat.conversation.find_reply()
     thoughts, node = thoughts_of(spans), driven.reply
     assert thoughts is not None
     assert thoughts.seconds > 0
     assert "think>" not in thoughts.text
-    assert node.text() == node.tokens.texts.joined(thoughts.tokens) + node.tokens.texts.joined(None, thoughts.tokens)
-    assert answer_of(spans) == node.tokens.texts.joined(None, thoughts.tokens).lstrip()
+    assert node.text() == node.tokens.texts.join_texts(thoughts.tokens) + node.tokens.texts.join_texts(
+        None, thoughts.tokens
+    )
+    assert answer_of(spans) == node.tokens.texts.join_texts(None, thoughts.tokens).lstrip()
 
-    driven.chat.forks.fork(node, 9)  # in the thoughts: they go on, and nothing ends them
+    driven.chat.forks.fork_reply(node, 9)  # in the thoughts: they go on, and nothing ends them
     driven.idle()
-    fork = driven.chat.conversation.reply()
+    fork = driven.chat.conversation.find_reply()
     assert thoughts_of(fork) is not None
     assert fork[-1].node.tokens.thought == len(fork[-1].node.tokens)
-    assert driven.chat.conversation.ids()[-len(fork[-1].node.ids) - 9 : -len(fork[-1].node.ids)] == list(node.ids[:9])
+    assert driven.chat.conversation.list_ids()[-len(fork[-1].node.ids) - 9 : -len(fork[-1].node.ids)] == list(
+        node.ids[:9]
+    )
 
     driven.chat.conversation.leaf = node.number
     driven.chat.session.save_leaf()
-    before = driven.chat.conversation.ids()
+    before = driven.chat.conversation.list_ids()
     said = driven.say("And at night?")
-    prompt = driven.chat.conversation.ids()[: -len(said.ids)]
+    prompt = driven.chat.conversation.list_ids()[: -len(said.ids)]
     assert list(node.ids[: node.tokens.thought]) != prompt[len(before) - len(node.ids) :][: node.tokens.thought]
     driven.chat.close()
     assert store.flush()
     again = load_latest(store, config)
     assert again is not None
     assert again.conversation.nodes[node.number].tokens.thought == thoughts.tokens
-    assert thoughts_of(again.conversation.reply(node.number)) == thoughts
+    assert thoughts_of(again.conversation.find_reply(node.number)) == thoughts

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.opening import choose, find_model
+from termchat.chat.opening import choose_model, find_model
 from termchat.commands import bench, tune
 from termchat.commands.bench import BenchRun, Result, Series, TuneReport
 from termchat.config import per_model
@@ -127,7 +127,7 @@ def test_what_was_measured_goes_before_the_default_and_after_the_person(model_pa
     config, spec = find_model(load({"model": str(model_path)}, {}, file))
     assert (spec.threads, spec.threads_batch, spec.prefill_batch) == (2, 0, 0)  # who sets one of two means both
     assert config.origin["threads"] == "config.toml"
-    assert choose(load({"threads_batch": "3"}, {}, none), str(model_path)).spec.threads_batch == 3
+    assert choose_model(load({"threads_batch": "3"}, {}, none), str(model_path)).spec.threads_batch == 3
 
 
 def test_what_was_measured_of_batches_goes_along_with_the_model(model_path: Path, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
         assert 0 < report["speculation"]["break_even"] <= 1
     chosen = msgspec.structs.replace(find_model(config)[1], context=256, threads=report["settings"].get("threads", 0))
     with closing(ModelSession(chosen, lambda _: None)) as session:
-        assert session.info().measured == measured
+        assert session.build_info().measured == measured
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.opening import fetch
+from termchat.chat.opening import fetch_session
 from termchat.config.settings import load
 from termchat.conversation.store import unsent_rows
 from termchat.conversation.store.store import Store
@@ -41,7 +41,7 @@ def left(file: Path, session: str) -> tuple[str, list[str]]:
 
 
 def go(it: Faked, store: Store, session: str, file: Path) -> None:
-    it.chat.show(*fetch(store, session, load({}, {}, file.with_name("none.toml")), it.chat.host.loaded))
+    it.chat.show_session(*fetch_session(store, session, load({}, {}, file.with_name("none.toml")), it.chat.host.loaded))
     it.pump()
 
 
@@ -68,7 +68,7 @@ def test_a_draft_and_a_queue_stay_with_their_chat(file: Path) -> None:
     assert (it.chat.conversation.unsent.draft, list(it.chat.turns.queue)) == ("half a", ["queued", "and another"])
     assert it.chat.phase == "idle", "what was queued then is not sent by itself now"
     it.replied("now", " d")
-    said = [span.node.written for span in it.chat.conversation.path() if span.node.role == "user"]
+    said = [span.node.written for span in it.chat.conversation.find_path() if span.node.role == "user"]
     assert said == ["one", "more", "queued", "and another"], "the next message sends it"
     store.close()
 
@@ -180,12 +180,12 @@ def test_of_a_chat_that_is_looked_on_the_draft_is_left_to_whoever_writes_it(file
     stored = elsewhere.load(session)
     stored.read_to = (2, 2**40)  # as if its reply was being written
     stored.conversation.unsent = Unsent()
-    other.chat.show(stored)
+    other.chat.show_session(stored)
     assert other.chat.conversation.unsent.written == ""
     other.chat.session.keep_draft("mine")
     assert elsewhere.flush()
     assert left(file, session) == ("theirs", [])
-    other.chat.copy()
+    other.chat.copy_chat()
     assert elsewhere.flush()
     assert left(file, session_of(other)) == ("mine", [])
     store.close()
@@ -225,7 +225,7 @@ def test_a_message_on_its_way_is_kept_until_its_turn_is(file: Path, monkeypatch:
 def test_a_file_from_before_drafts_were_kept_gets_their_table(file: Path) -> None:
     with contextlib.closing(Store.open(file)) as store:
         chat = Conversation()
-        store.add_node(session := store.begin(chat), chat.grow("user", parent=None, at=0, text="hi"))
+        store.add_node(session := store.begin(chat), chat.grow_node("user", parent=None, at=0, text="hi"))
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.execute("DROP TABLE unsent")
     with contextlib.closing(Store.open(file)) as store:

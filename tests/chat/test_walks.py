@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from termchat.chat.changes import WalksChanged, WalksGrew
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.tree import Place
 from termchat.conversation.unsent import Wish
@@ -103,7 +103,7 @@ def test_the_walk_that_is_looked_at_is_the_end_of_the_chat() -> None:
     it.engine.say(" two", walk=1)
     it.pump()
     assert it.chat.conversation.leaf == group.nodes[0].number
-    it.chat.walks.select(1)
+    it.chat.walks.select_reply(1)
     assert it.reply is group.nodes[1]
     assert it.chat.live.token is not None
     it.engine.say(" more", walk=1, id=77)
@@ -123,7 +123,7 @@ def test_from_a_token_of_a_reply() -> None:
     assert it.asked.replies[0].rebuild_exactly
     assert it.group.origin == Place(first.number, 2)
     assert it.chat.conversation.nodes[it.group.origin.node].role == "assistant"
-    assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one two"]
+    assert [text for role, text in it.chat.conversation.list_turns() if role == "assistant"] == [" one two"]
 
 
 def test_settings_are_compared_with_the_replys_own_dice_and_replies_that_only_differ_get_new_ones() -> None:
@@ -168,16 +168,16 @@ def test_a_grid_has_its_knobs_and_says_where_they_came_from() -> None:
 def test_a_knob_of_the_chat_is_turned_for_all_and_what_differs_by_plan_stays() -> None:
     it = Walked()
     group = it.walk(TWO_BY_TWO)
-    it.chat.adjust("top_k", 5)
+    it.chat.adjust_setting("top_k", 5)
     it.pump()
     assert [node.settings[-1].samplers.top_k for node in group.nodes.values()] == [5] * 4
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.5, 0.5, 1.0, 1.0]
-    it.chat.adjust("temperature", 0.1)
+    it.chat.adjust_setting("temperature", 0.1)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1] * 4
     assert it.chat.replies.run is not None
-    it.chat.replies.run.adjust({"temperature": 1.7}, 2)
-    it.chat.adjust("top_p", 0.5)
+    it.chat.replies.run.adjust_settings({"temperature": 1.7}, 2)
+    it.chat.adjust_setting("top_p", 0.5)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1, 0.1, 1.7, 0.1]
     assert it.chat.tuning.temperature == 0.1
@@ -219,8 +219,8 @@ def test_tokens_are_forced_on_one_walk() -> None:
     it = Walked()
     it.walk(paused=True)
     assert it.chat.phase == "paused"
-    it.chat.walks.select(1)
-    it.chat.replies.force([17])
+    it.chat.walks.select_reply(1)
+    it.chat.replies.force_tokens([17])
     it.pump()
     assert it.texts() == ["", " c17", ""]
     assert it.chat.phase == "paused"
@@ -232,7 +232,7 @@ def test_one_is_kept_and_the_next_message_follows_it() -> None:
     it.engine.say(" a")
     it.pump()
     it.chat.send("later")
-    it.chat.walks.keep(1)
+    it.chat.walks.keep_reply(1)
     it.pump()
     assert it.chat.walks.shown is None
     assert group.running == [1]  # it runs on alone
@@ -245,8 +245,8 @@ def test_one_is_kept_and_the_next_message_follows_it() -> None:
     order = [type(command).__name__ for command in it.engine.commands]
     assert order.index("Keep") < order.index("Generate", order.index("Generate") + 1)
     assert it.engine.asked(Keep) == [Keep(1)]
-    assert it.chat.conversation.path()[-3].node is group.nodes[1]
-    assert len(it.chat.conversation.children(group.origin.node)) == 3  # nothing is deleted
+    assert it.chat.conversation.find_path()[-3].node is group.nodes[1]
+    assert len(it.chat.conversation.list_children(group.origin.node)) == 3  # nothing is deleted
 
 
 def test_what_is_written_waits_until_one_is_kept() -> None:
@@ -258,10 +258,10 @@ def test_what_is_written_waits_until_one_is_kept() -> None:
     it.pump()
     assert list(it.chat.turns.queue) == ["later"]
     assert it.chat.phase == "idle"
-    it.chat.walks.keep(2)
+    it.chat.walks.keep_reply(2)
     it.pump()
     assert not it.chat.turns.queue
-    assert it.chat.conversation.path()[-3].node is group.nodes[2]
+    assert it.chat.conversation.find_path()[-3].node is group.nodes[2]
 
 
 def test_a_message_to_a_group_that_is_over_follows_the_walk_that_is_looked_at() -> None:
@@ -270,11 +270,11 @@ def test_a_message_to_a_group_that_is_over_follows_the_walk_that_is_looked_at() 
     it.engine.say(" a")
     it.engine.end()
     it.pump()
-    it.chat.walks.select(1)
+    it.chat.walks.select_reply(1)
     it.chat.send("next")
     it.pump()
     assert it.chat.walks.shown is None
-    assert it.chat.conversation.path()[-3].node is group.nodes[1]
+    assert it.chat.conversation.find_path()[-3].node is group.nodes[1]
     assert it.engine.asked(Keep) == [Keep(1)]
 
 
@@ -283,7 +283,7 @@ def test_keeping_all_ends_none() -> None:
     group = it.walk()
     it.engine.say(" a")
     it.pump()
-    it.chat.walks.select(2)
+    it.chat.walks.select_reply(2)
     it.chat.walks.keep_all()
     it.pump()
     assert it.chat.walks.shown is None
@@ -300,12 +300,12 @@ def test_leaving_a_group_from_a_token_goes_back_to_the_reply() -> None:
     it.pump()
     it.engine.say(" x")
     it.pump()
-    it.chat.walks.leave()
+    it.chat.walks.leave_group()
     it.pump()
     assert it.chat.phase == "idle"
     assert it.chat.walks.shown is None
     assert it.reply is first
-    assert [node.text() for node in it.chat.conversation.children(first.number)] == [" x", " x"]
+    assert [node.text() for node in it.chat.conversation.list_children(first.number)] == [" x", " x"]
 
 
 def test_leaving_a_group_from_a_message_goes_on_from_the_walk_that_is_looked_at() -> None:
@@ -313,8 +313,8 @@ def test_leaving_a_group_from_a_message_goes_on_from_the_walk_that_is_looked_at(
     group = it.walk()
     it.engine.say(" x")
     it.chat.send("later")
-    it.chat.walks.select(1)
-    it.chat.walks.leave()
+    it.chat.walks.select_reply(1)
+    it.chat.walks.leave_group()
     it.pump()
     assert it.chat.phase == "idle"
     assert it.reply is group.nodes[1]
@@ -326,7 +326,7 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     group = it.walk()
     it.engine.say(" a", " b", " c")
     it.pump()
-    it.chat.walks.fork(1, 2, [17])
+    it.chat.walks.fork_reply(1, 2, [17])
     it.pump()
     joined = it.engine.asked(Join)[0].reply
     assert joined.ids == [*it.asked.replies[0].ids, *group.nodes[1].ids[:2]]
@@ -336,13 +336,13 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     assert group.nodes[3].text() == " c17"
     assert ids_of(group, 3) == [1000, 1001, 17]
     assert group.labels[3] == "from 2, token 3"
-    it.chat.walks.fork(3, 1, [18])
+    it.chat.walks.fork_reply(3, 1, [18])
     it.pump()
     assert it.engine.asked(Join)[1].reply.ids == [*joined.ids, 17]
     assert it.engine.asked(Join)[1].reply.script == (Scripted(3, 18),)
     it.engine.end()
     it.pump()
-    it.chat.walks.fork(0, 1, [19])
+    it.chat.walks.fork_reply(0, 1, [19])
     it.pump()
     assert it.engine.generated[-1].script == (Scripted(1, 19),)
     assert it.engine.asked(Keep) == [Keep(0)]
@@ -356,7 +356,7 @@ def test_a_walk_for_which_there_is_no_room_leaves_nothing_behind() -> None:
     it.pump()
     it.engine.full = True
     before = len(it.chat.conversation.nodes)
-    it.chat.walks.fork(0, 1)
+    it.chat.walks.fork_reply(0, 1)
     it.pump()
     assert it.notices[-1] == "there is no room for another walk"
     assert len(it.chat.conversation.nodes) == before
@@ -377,13 +377,13 @@ def test_what_an_engine_cannot_do_is_told_and_the_text_is_given_back() -> None:
 def test_a_message_that_is_to_be_walked_waits_as_any_other() -> None:
     it = Walked()
     it.engine.loads = False
-    it.chat.loading.unload()
+    it.chat.loading.unload_model()
     it.chat.send("first", Wish(walk_plan.walks(2), "wait"))
     it.chat.send("second")
     it.chat.walks.start(walk_plan.walks(3), text="third")
     assert list(it.chat.turns.queue) == ["first", "second", "third"]
     assert it.chat.phase == "loading"
-    it.chat.turns.move(2, 1)
+    it.chat.turns.move_queued(2, 1)
     it.engine.load_up_to(1.0)
     it.pump()
     assert len(it.asked.replies) == 2
@@ -421,8 +421,8 @@ def test_an_engine_that_dies_leaves_what_was_said() -> None:
     assert it.chat.phase == "failed"
     assert it.texts(group) == [" a", " a b", " a"]
     assert [node.failed is not None for node in group.nodes.values()] == [True, True, False]
-    it.chat.walks.select(1)
-    it.chat.loading.restart()
+    it.chat.walks.select_reply(1)
+    it.chat.loading.restart_engine()
     it.pump()
     again = it.engine.generated[-1]
     assert again.ids == [1, 2, 3, 1000, 1001]
@@ -449,7 +449,7 @@ def test_another_branch_ends_the_group() -> None:
     first = it.replied("hi", " one")
     it.chat.walks.start(walk_plan.walks(2))
     it.pump()
-    it.chat.branches.select(first.number)
+    it.chat.branches.select_leaf(first.number)
     it.pump()
     assert it.chat.walks.shown is None
     assert it.reply is first
@@ -461,12 +461,12 @@ def test_a_walk_that_is_deleted_is_shown_no_longer() -> None:
     it.engine.say(" a")
     it.engine.end()
     it.pump()
-    it.chat.branches.delete(group.nodes[0].number)
+    it.chat.branches.delete_branch(group.nodes[0].number)
     it.pump()
     assert list(group.nodes) == [1, 2]
     assert it.reply is group.nodes[group.cursor]
-    it.chat.branches.delete(group.nodes[1].number)
-    it.chat.branches.delete(group.nodes[2].number)
+    it.chat.branches.delete_branch(group.nodes[1].number)
+    it.chat.branches.delete_branch(group.nodes[2].number)
     it.pump()
     assert it.chat.walks.shown is None
 
@@ -476,7 +476,7 @@ def test_another_walk_that_is_selected_as_a_branch_goes_on() -> None:
     group = it.walk()
     it.engine.say(" a")
     it.pump()
-    it.chat.branches.select(group.nodes[2].number)
+    it.chat.branches.select_leaf(group.nodes[2].number)
     it.pump()
     assert it.chat.walks.shown is group
     assert group.cursor == 2
@@ -493,15 +493,15 @@ def test_questions_about_a_walk_are_asked_with_its_own_dice() -> None:
     it.pump()
     walk = it.group.nodes[1]
     seed = it.asked.replies[1].seed
-    it.chat.questions.inspect(walk, 1)
-    it.chat.questions.score(walk)
-    it.chat.questions.explain(walk, 0, 17)
+    it.chat.questions.inspect_token(walk, 1)
+    it.chat.questions.score_reply(walk)
+    it.chat.questions.explain_token(walk, 0, 17)
     it.pump()
     inspected, scored, explained = (it.engine.asked(kind)[-1] for kind in (Inspect, Score, Explain))
     assert (inspected.ids, inspected.seed, inspected.done) == ([1, 2, 3, 1000, 1001, 1002], seed, 3)
     assert (explained.ids, explained.seed, explained.done) == ([1, 2, 3, 1000, 1001], seed, 2)
     assert (scored.ids, scored.count, scored.seed, scored.done) == ([1, 2, 3, 1000, 1001, 1002, 1003], 2, seed, 2)
-    it.chat.questions.score(first)
+    it.chat.questions.score_reply(first)
     it.pump()
     assert it.engine.asked(Score)[-1].seed == 7
 
@@ -544,9 +544,9 @@ def test_a_group_is_shown_again() -> None:
     it.engine.say(" a")
     it.engine.end()
     it.pump()
-    it.chat.walks.keep(2)
+    it.chat.walks.keep_reply(2)
     it.replied("next", " b")
-    [found] = groups(it.chat.conversation)
+    [found] = list_groups(it.chat.conversation)
     assert found.labels == group.labels
     assert found.origin == group.origin
     assert found.group == group.group
@@ -554,9 +554,9 @@ def test_a_group_is_shown_again() -> None:
     it.pump()
     assert it.group.cursor == 0
     assert it.reply is group.nodes[0]
-    it.chat.walks.select(3)
+    it.chat.walks.select_reply(3)
     assert it.reply is group.nodes[3]
-    it.chat.walks.leave()
+    it.chat.walks.leave_group()
     it.pump()
     assert it.reply is group.nodes[3]
 
@@ -568,7 +568,7 @@ def test_a_walk_goes_on_alone(reason: str) -> None:
     it.engine.say(" a", " b")
     it.engine.end(reason)
     it.pump()
-    it.chat.walks.select(2)
+    it.chat.walks.select_reply(2)
     it.chat.forks.continue_reply()
     it.pump()
     made = it.engine.generated[-1]
@@ -593,19 +593,19 @@ def test_the_winner_of_a_vote_is_looked_at_and_the_ranking_is_kept() -> None:
         (0, "4", 1),
     ]
     assert it.reply is group.nodes[1]
-    assert group.ranking() == ranking
+    assert group.rank_replies() == ranking
 
 
 def test_whoever_has_chosen_keeps_looking_at_that_one() -> None:
     it = Walked()
     group = it.walk(walk_plan.best(3))
-    it.chat.walks.select(2)
+    it.chat.walks.select_reply(2)
     it.engine.say(" a", logprob=-3.0, walk=2)
     it.engine.say(" a", logprob=-0.5, walk=1)
     it.engine.say(" a", logprob=-1.0, walk=0)
     it.engine.end()
     it.pump()
-    assert [ranked.walk for ranked in group.ranking().walks] == [1, 0, 2]
+    assert [ranked.walk for ranked in group.rank_replies().walks] == [1, 0, 2]
     assert it.reply is group.nodes[2]
 
 

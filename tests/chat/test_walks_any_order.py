@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
@@ -45,26 +45,26 @@ class Somebody:
             "walk and wait": lambda: self._seldom(lambda: chat.send("t", Wish(self._plan(), "wait"))),
             "walk again": lambda: walks.start(self._plan()),
             "walk from": lambda: at(lambda node, at: walks.start(self._plan(), node=node, at=at)),
-            "keep": lambda: walks.keep(walk()), "keep all": walks.keep_all, "leave": walks.leave,
+            "keep": lambda: walks.keep_reply(walk()), "keep all": walks.keep_all, "leave": walks.leave_group,
             "end": replies.stop, "stop one": lambda: replies.stop(walk()), "stop": chat.stop,
-            "select": lambda: walks.select(walk()),
-            "join": lambda: walks.fork(walk(), random.randint(0, 3), random.choice([(), (7,)])),
+            "select": lambda: walks.select_reply(walk()),
+            "join": lambda: walks.fork_reply(walk(), random.randint(0, 3), random.choice([(), (7,)])),
             "pause": lambda: replies.pause(some()), "resume": lambda: replies.resume(some()),
             "step": lambda: replies.step(random.choice(["token", "line"]), some()),
             "step the reply": lambda: replies.step("token"), "pause the reply": replies.pause,
-            "force": lambda: replies.force([9]), "force a text": lambda: replies.force_text(" x y"),
-            "turn": lambda: chat.adjust("temperature", random.choice([0.1, 0.9])),
-            "turn one": lambda: replies.run and replies.run.adjust({"top_k": random.randint(1, 9)}, some()),
+            "force": lambda: replies.force_tokens([9]), "force a text": lambda: replies.force_text(" x y"),
+            "turn": lambda: chat.adjust_setting("temperature", random.choice([0.1, 0.9])),
+            "turn one": lambda: replies.run and replies.run.adjust_settings({"top_k": random.randint(1, 9)}, some()),
             "send": lambda: chat.send("m"), "regenerate": forks.regenerate, "continue": forks.continue_reply,
-            "fork": lambda: at(lambda node, at: forks.fork(node, at, ids=[5])),
+            "fork": lambda: at(lambda node, at: forks.fork_reply(node, at, ids=[5])),
             "branch of a beam": lambda: walks.branch_of_beam(0, random.randint(0, 3), dropped=random.random() < 0.5),
-            "select a branch": lambda: self._node(chat.branches.select),
-            "delete": lambda: self._seldom(lambda: self._node(chat.branches.delete)),
-            "restore": chat.branches.undelete,
-            "open": lambda: [walks.open(group.group.number) for group in groups(chat.conversation)[-1:]],
-            "new": lambda: self._seldom(chat.new), "unload": lambda: self._seldom(chat.loading.unload),
-            "die": lambda: self._seldom(self.it.engine.die), "restart": chat.loading.restart,
-            "inspect": lambda: at(chat.questions.inspect), "score": lambda: at(lambda node, _: chat.questions.score(node)),
+            "select a branch": lambda: self._node(chat.branches.select_leaf),
+            "delete": lambda: self._seldom(lambda: self._node(chat.branches.delete_branch)),
+            "restore": chat.branches.restore_branch,
+            "open": lambda: [walks.open(group.group.number) for group in list_groups(chat.conversation)[-1:]],
+            "new": lambda: self._seldom(chat.new), "unload": lambda: self._seldom(chat.loading.unload_model),
+            "die": lambda: self._seldom(self.it.engine.die), "restart": chat.loading.restart_engine,
+            "inspect": lambda: at(chat.questions.inspect_token), "score": lambda: at(lambda node, _: chat.questions.score_reply(node)),
         }  # fmt: skip
 
     def act(self) -> None:
@@ -119,7 +119,7 @@ def test_it_comes_to_rest(seed: int) -> None:
     chat = somebody.it.chat
     for _ in range(120):
         somebody.act()
-        somebody.it.told += chat.pump() if somebody.random.random() < 0.5 else []
+        somebody.it.told += chat.pump_events() if somebody.random.random() < 0.5 else []
     somebody.rest()
     assert chat.phase in ("idle", "failed", "no model"), somebody.done
     assert not chat.walks.running
@@ -127,7 +127,7 @@ def test_it_comes_to_rest(seed: int) -> None:
     assert chat.paused is None
     for conversation in somebody.seen:
         assert all(node.done for node in conversation.nodes.values())
-        for group in groups(conversation):
+        for group in list_groups(conversation):
             assert all(ids_of(group, walk) is not None for walk in group.nodes)
     shown = chat.walks.shown
     assert shown is None or shown.nodes[shown.cursor].number == chat.conversation.leaf

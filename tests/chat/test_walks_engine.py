@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.chat.opening import load_latest
 from termchat.chat.reply_group import ReplyGroup
 from termchat.config.settings import load
@@ -55,10 +55,10 @@ def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make:
     tuning = Tuning(seed=5, max_tokens=40)
     driven = make(tuning, store=store)
     group = walking(driven, 4, 4)
-    driven.chat.adjust("temperature", 1.3)
+    driven.chat.adjust_setting("temperature", 1.3)
     driven.chat.send("And then?")
     driven.until(lambda: all(len(node.settings) == 2 for node in group.nodes.values()))
-    driven.chat.walks.keep(2)
+    driven.chat.walks.keep_reply(2)
     driven.idle()
     kept, others = group.nodes[2], [group.nodes[walk] for walk in (0, 1, 3)]
     assert [node.settings[1].samplers.temperature for node in group.nodes.values()] == [1.3] * 4
@@ -80,7 +80,7 @@ def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make:
     assert store.flush()
     found = load_latest(store, load({}, environ={}, file=Path("/none.toml")))
     assert found is not None
-    [again] = groups(found.conversation)
+    [again] = list_groups(found.conversation)
     assert {walk: list(node.ids) for walk, node in again.nodes.items()} == {
         walk: list(node.ids) for walk, node in group.nodes.items()
     }
@@ -104,12 +104,12 @@ def test_killed_in_mid_walk_all_that_was_said_stays_and_one_goes_on_alone(make: 
     driven.until(lambda: driven.chat.phase == "failed")
     assert all(node.failed is not None and len(node.tokens) >= 5 for node in group.nodes.values())
     assert not driven.chat.walks.running
-    driven.chat.walks.select(1)
-    driven.chat.loading.restart()
+    driven.chat.walks.select_reply(1)
+    driven.chat.loading.restart_engine()
     driven.idle()
-    whole = [i for span in driven.chat.conversation.reply() for i in span.node.ids]
+    whole = [i for span in driven.chat.conversation.find_reply() for i in span.node.ids]
     assert whole[: len(group.nodes[1].ids)] == list(group.nodes[1].ids)
-    driven.chat.adjust("seed", 6)
+    driven.chat.adjust_setting("seed", 6)
     driven.chat.forks.regenerate()
     driven.idle()
     assert list(driven.reply.ids) == whole  # as the same seed alone
@@ -120,7 +120,7 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
     reply = driven.say(STORY)
     chat = driven.chat
     plan = walk_plan.compare({"temperature": 0.8}, {"temperature": 0.0})
-    chat.forks.fork(reply, 6, wish=Wish(plan, "wait"))
+    chat.forks.fork_reply(reply, 6, wish=Wish(plan, "wait"))
     driven.until(lambda: chat.walks.running and chat.phase == "paused")
     group = chat.walks.shown
     assert group is not None
@@ -130,15 +130,15 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
         driven.until(lambda: all(group.paused.get(walk) not in (None, before[walk]) for walk in before))  # noqa: B023
     assert [len(node.ids) for node in group.nodes.values()] == [4, 4]
     assert list(group.nodes[0].ids) == list(reply.ids[6:10])
-    chat.walks.fork(1, 2, [reply.ids[0]])
+    chat.walks.fork_reply(1, 2, [reply.ids[0]])
     driven.until(lambda: 2 in group.nodes and len(group.nodes[2].ids) >= 2)
     assert ids_of(group, 2)[:3] == [*group.nodes[1].ids[:2], reply.ids[0]]
-    chat.questions.score(group.nodes[1])
+    chat.questions.score_reply(group.nodes[1])
     driven.until(lambda: chat.questions.scored)
-    chat.walks.leave()
+    chat.walks.leave_group()
     driven.idle()
     assert driven.reply is reply
-    assert len(chat.conversation.children(reply.number)) == 2
+    assert len(chat.conversation.list_children(reply.number)) == 2
 
 
 def test_a_search_is_gone_on_with_from_a_beam_that_it_dropped(make: Make) -> None:
@@ -160,7 +160,7 @@ def test_a_search_is_gone_on_with_from_a_beam_that_it_dropped(make: Make) -> Non
     assert sum(branch.tokens.logprobs) / 3 == pytest.approx(lost.score, abs=1e-3)
     chat.forks.continue_reply()
     driven.idle()
-    assert [len(span.node.ids) for span in chat.conversation.reply()] == [3, 3]
+    assert [len(span.node.ids) for span in chat.conversation.find_reply()] == [3, 3]
 
 
 def test_from_what_a_search_found_the_chat_goes_on_with_nothing_decoded_twice(make: Make) -> None:
@@ -171,7 +171,7 @@ def test_from_what_a_search_found_the_chat_goes_on_with_nothing_decoded_twice(ma
     driven.until(lambda: chat.walks.shown is not None and chat.walks.shown.ended is not None)
     group = chat.walks.shown
     assert group is not None
-    chat.walks.keep(2)
+    chat.walks.keep_reply(2)
     chat.send("And then?")
     driven.idle()
     reply, kept = driven.reply, group.nodes[2]

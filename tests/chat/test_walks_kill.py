@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.conversation.store.store import Store
 from tests.conversation.stored import child
 
@@ -51,7 +51,7 @@ def killed(path: Path) -> tuple[int, int]:
     store = Store.open(path)
     stored = store.load(store.latest() or "")
     store.close()
-    [group] = groups(stored.conversation)
+    [group] = list_groups(stored.conversation)
     assert len(group.nodes) == 3
     assert group.nodes[1].finished is not None
     assert len(group.nodes[1].ids) == 20

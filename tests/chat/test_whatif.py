@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from termchat.conversation.position import WhatIf, summarise
+from termchat.conversation.position import WhatIf, summarise_whatif
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ from termchat.conversation.position import WhatIf, summarise
 def test_summary(
     ids: list[int], drawn: list[int], probabilities: list[float], forced: set[int], expected: WhatIf
 ) -> None:
-    assert summarise(ids, drawn, probabilities, forced) == expected
+    assert summarise_whatif(ids, drawn, probabilities, forced) == expected
 
 
 def test_lists_of_other_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
-        summarise([1, 2], [1], [0.5])
+        summarise_whatif([1, 2], [1], [0.5])

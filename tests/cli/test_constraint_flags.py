@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from termchat.cli.constraint_flags import constraint_of
-from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.constraint import Constraint, make_choice
 from tests.scripts import termchat
 
 SCHEMA = {
@@ -33,7 +33,7 @@ def test_nothing_is_asked_for() -> None:
     [
         ({"json_schema": '{"type": "object"}'}, Constraint("json_schema", '{"type": "object"}')),
         ({"regex": "a+"}, Constraint("regex", "a+")),
-        ({"choice": ("yes", "nö")}, choice(["yes", "nö"])),
+        ({"choice": ("yes", "nö")}, make_choice(["yes", "nö"])),
         ({"grammar": 'root ::= "a"'}, Constraint("gbnf", 'root ::= "a"')),
         ({"grammar": 'start: "a"'}, Constraint("lark", 'start: "a"')),
     ],

@@ -165,7 +165,7 @@ def test_chats_whose_own_rows_are_lost_are_named_after_their_words(whole: Path) 
 def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damage(whole, "sessions_by_use")
     told_so = threading.Event()
-    rescue = repair.rescue
+    rescue = repair.rescue_rows
 
     def patient(damaged: Path, db: sqlite3.Connection) -> int | None:
         assert told_so.wait(60)
@@ -178,7 +178,7 @@ def test_what_takes_long_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(sessions, "_SILENT_S", 0.05)
     monkeypatch.setattr(sessions, "complain", tell)
-    monkeypatch.setattr(repair, "rescue", patient)
+    monkeypatch.setattr(repair, "rescue_rows", patient)
     done = run("list", "--json")
     assert told(done) == KEPT
     assert len(listed(done)) == CHATS

@@ -63,7 +63,7 @@ _PAUSE = 0.003
 
 def able(*features: Feature, among: tuple[str, ...] = EVERY) -> list[str]:
     """The engines that offer all of these features."""
-    return [name for name in among if {*features} <= ABILITIES[name].features()]
+    return [name for name in among if {*features} <= ABILITIES[name].list_features()]
 
 
 class Side:

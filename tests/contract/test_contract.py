@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from termchat.decoding.conditions import IgnoreEnd, Stop
-from termchat.decoding.constraint import choice
+from termchat.decoding.constraint import make_choice
 from termchat.decoding.group import BeamSettings, Group
 from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings
@@ -113,7 +113,7 @@ def works(side: Side) -> bool:
 
 @of(EVERY)
 def test_it_offers_what_its_model_can_do(side: Side) -> None:
-    assert side.info.abilities.features() == ABILITIES[side.name].features() == side.engine.offers
+    assert side.info.abilities.list_features() == ABILITIES[side.name].list_features() == side.engine.offers
 
 
 @of(EVERY)
@@ -395,7 +395,7 @@ def questions(ids: list[int], done: int) -> Asked:
     return {
         "render": [(Render([Message("user", "hi")]), Rendered)],
         "tokenize": [(Tokenize("two words"), Tokenized), (Describe([504, 28]), Tokenized), (Spell("river"), Spelled)],
-        "constrain": [(Check(choice(["a", "b"])), Checked)],
+        "constrain": [(Check(make_choice(["a", "b"])), Checked)],
         "inspect": [(Inspect(before, GREEDY, 7, max(done - 1, 0)), Inspected)],
         "explain": [(Explain(before, 504, GREEDY, 7, max(done - 1, 0), drawn=28), Explained)],
         "score": [(Score(ids, max(done, 1), SamplerSettings(temperature=0.3), 7), Scored)],

@@ -101,9 +101,9 @@ def saved_with_knobs(store: Store, origin: dict[str, str], left: Tuning, **drawn
     """A chat with one reply that was drawn with some knobs, and left with others."""
     chat = Conversation("")
     session = store.begin(chat, tuning=left)
-    turn = chat.grow("user", parent=None, at=0, text="hi")
+    turn = chat.grow_node("user", parent=None, at=0, text="hi")
     store.add_node(session, turn)
-    reply = chat.grow("assistant", parent=turn.number, at=0)
+    reply = chat.grow_node("assistant", parent=turn.number, at=0)
     store.add_node(session, reply)
     drawn = SettingsRecord(0, SamplerSettings(**drawn_with), (), dict.fromkeys(KNOBS, "default") | origin)
     for record in (made_records.start([1, 2]), drawn, made_records.finished()):

@@ -15,7 +15,7 @@ from termchat.conversation.causes import (
     Cause,
     WhyDifferent,
     first_difference,
-    lead,
+    measure_lead,
     total_variation,
     why_different,
 )
@@ -99,15 +99,15 @@ def drawn(
     masked = logits.copy()
     masked[list(refused)] = -np.inf
     chain = Chain(samplers, N_VOCAB, past)
-    left = chain.apply(masked, None, [], seed, step)
+    left = chain.apply_stages(masked, None, [], seed, step)
     alive = np.isfinite(left.logits)
     ids, scores = left.ids[alive].copy(), left.logits[alive].astype(np.float64)
     chain.close()
     probability = dict(zip(ids.tolist(), np.exp(scores - np.logaddexp.reduce(scores)).tolist(), strict=True))
-    winner = int(ids[(scores + dice.gumbel(seed, step, ids)).argmax()]) if forced is None else forced
+    winner = int(ids[(scores + dice.draw_gumbel(seed, step, ids)).argmax()]) if forced is None else forced
     order = [int(i) for i in np.argsort(-logits, kind="stable")]
     listed = order[:20] + ([winner] if winner not in order[:20] else [])
-    noise = dice.gumbel(seed, step, np.array(listed, np.int32)).tolist()
+    noise = dice.draw_gumbel(seed, step, np.array(listed, np.int32)).tolist()
     candidates = [
         Candidate(
             i, f" w{i}", float(logits[i]), float(logprobs[i]), probability.get(i, 0.0), noise[at],
@@ -406,8 +406,8 @@ def test_the_lead_and_the_distance_are_those_of_the_definitions() -> None:
     assert token is not None
     one, other = [c for c in token.candidates if c.probability > 0][:2]
     expected = (one.logit / 0.8 + one.noise) - (other.logit / 0.8 + other.noise)
-    assert lead(token, one.id, other.id) == pytest.approx(expected, abs=1e-5)
-    assert lead(token, one.id, 9999) is None
+    assert measure_lead(token, one.id, other.id) == pytest.approx(expected, abs=1e-5)
+    assert measure_lead(token, one.id, 9999) is None
     assert total_variation(token, token) == 0
     gone = msgspec.structs.replace(token, candidates=[])
     assert total_variation(token, gone) == 0  # anything may be off the record

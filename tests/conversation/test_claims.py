@@ -99,12 +99,12 @@ def test_a_reply_that_another_process_writes_is_not_interrupted_and_not_ours_to_
         assert (stored.is_own, stored.unfinished) == (False, (2,))
         assert stored.read_to is not None
         assert stored.read_to[0] == 2
-        assert [text for _, text in stored.conversation.turns()] == ["one", "word word word "]
+        assert [text for _, text in stored.conversation.list_turns()] == ["one", "word word word "]
         other.go_on()
         assert store.load(other.session).is_own
         copy = store.duplicate(other.session, stored.conversation, stored.read_to)
         copied = store.load(copy).conversation
-        assert (list(copied.turns()), copied.nodes[2].done) == (list(stored.conversation.turns()), False)
+        assert (list(copied.list_turns()), copied.nodes[2].done) == (list(stored.conversation.list_turns()), False)
         other.go_on()
         again = store.load(other.session)
         assert (again.is_own, again.unfinished, again.conversation.leaf) == (False, (4,), 4)
@@ -120,8 +120,8 @@ def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path
 
 def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:
     one = Claims(path)
-    one.hold("a", 1)
-    one.hold("a", 1)
+    one.hold_claim("a", 1)
+    one.hold_claim("a", 1)
     assert not one.is_elsewhere("a")
     one.let_go("a", 1)
     one.let_go("a", 1)
@@ -130,9 +130,9 @@ def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:
 
 def test_where_nothing_can_be_locked_nobody_is_known_to_write(tmp_path: Path) -> None:
     claims = Claims(tmp_path / "missing" / "sessions.db")
-    claims.hold("a", 1)
+    claims.hold_claim("a", 1)
     assert not claims.is_elsewhere("a")
     (tmp_path / "sessions.db.writers").mkdir()
     claims = Claims(tmp_path / "sessions.db")
-    claims.hold("a", 1)
+    claims.hold_claim("a", 1)
     assert not claims.is_elsewhere("a")

@@ -54,11 +54,11 @@ def test_drafts_come_back_as_they_were_told(made: list[list[Draft | None]]) -> N
     columns = DraftColumns()
     for index, draft in enumerate(drafts):
         if draft is not None:
-            columns.append(index, draft)
+            columns.append_draft(index, draft)
     again = DraftColumns.unpacked(columns.packed())
     assert again == columns
     for each in (columns, again):
-        assert [each.at(index) for index in range(len(drafts) + 2)] == [*drafts, None, None]
+        assert [each.find_draft(index) for index in range(len(drafts) + 2)] == [*drafts, None, None]
 
 
 @given(st.lists(rounds(), min_size=1, max_size=8), st.data())
@@ -66,7 +66,7 @@ def test_damaged_drafts_are_refused_or_read(made: list[list[Draft | None]], data
     columns = DraftColumns()
     for index, draft in enumerate(draft for each in made for draft in each):
         if draft is not None:
-            columns.append(index, draft)
+            columns.append_draft(index, draft)
     packed = bytearray(columns.packed())
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     try:
@@ -74,7 +74,7 @@ def test_damaged_drafts_are_refused_or_read(made: list[list[Draft | None]], data
     except (ValueError, msgspec.MsgspecError):
         return
     for index in range(60):
-        found.at(index)
+        found.find_draft(index)
 
 
 def written(path: Path, *, end: bool = True) -> tuple[str, Conversation]:
@@ -100,7 +100,7 @@ def test_a_stored_reply_has_its_drafts(path: Path, end: bool, damage: str) -> No
     stored = reopened(path, session)
     assert all(same(stored.nodes[number], chat.nodes[number]) for number in chat.nodes)
     node = stored.nodes[2]
-    drafts = [node.tokens.draft(index) for index in range(len(node.tokens))]
+    drafts = [node.tokens.find_draft(index) for index in range(len(node.tokens))]
     assert drafts == [record.draft for record in drafted_stream([]) if isinstance(record, Token)][: len(drafts)]
     assert (node.settings[0].draft, node.settings[0].drafting) == (DraftSettings("ngram", 7), "accepted 12 %")
     if end:
@@ -161,7 +161,7 @@ def test_a_drafted_reply_takes_little_more_memory() -> None:
     for begin in range(0, 16_000, 16):
         made = [DraftToken(i % 100, text_of(i % 100)) for i in range(begin, begin + 15)]
         for at in range(15):
-            columns.append(begin + at, Draft("ngram", True, made[at : at + 1] if at else made, 0 if at else 5))
+            columns.append_draft(begin + at, Draft("ngram", True, made[at : at + 1] if at else made, 0 if at else 5))
     arrays = (columns.begins, columns.told, columns.accepted, columns.us, columns.drafters, columns.ends, columns.ids)
     assert sum(map(sys.getsizeof, arrays)) / 16_000 < 10
     assert len(columns.begins) == 1000

@@ -146,7 +146,7 @@ def test_what_others_write_is_found_and_what_is_deleted_is_not(store: Store, pat
     assert store.flush()
     other = Store.open(path)
     assert found(other, "fox") == ["one"]
-    fork = chat.grow("assistant", parent=1, at=2)
+    fork = chat.grow_node("assistant", parent=1, at=2)
     other.add_node(session, fork)
     for record in stream(chat.ids_before(fork.number), pieces("a walrus swam")):
         other.add_record(session, fork.number, record)
@@ -238,7 +238,7 @@ def test_a_broken_index_is_told_and_repaired_by_the_next_start(path: Path) -> No
 def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     store = Store.open(path)
     _, chat = saved(store, "one", ("fox", "walrus"), ("stop it", "a b"))
-    node = chat.grow("assistant", parent=3, at=2)
+    node = chat.grow_node("assistant", parent=3, at=2)
     session = store.sessions()[0].id
     store.add_node(session, node)
     for record in stream(chat.ids_before(node.number), [b"never ", b"STOP", b" here"], stops=("STOP",)):
@@ -250,9 +250,9 @@ def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     assert [row[1] for row in before[1]] == ["two", "fox", " walrus", "stop it", " a b", "never "]
     store.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        derived.remove(db, session)
+        derived.remove_tally(db, session)
         assert db.execute("SELECT count(*) FROM texts").fetchone() == (0,)
-        assert not derived.complete(db, 60.0)
+        assert not derived.complete_index(db, 60.0)
         after = [db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("tallies", "texts")]
         db.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
     assert after == before
@@ -263,16 +263,16 @@ def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
 
 def test_a_preview_is_the_end_of_the_chat_that_was_shown(store: Store) -> None:
     session, chat = saved(store, "t", ("one", "a b c"), ("two", "d e f"))
-    assert store.preview(session) == list(chat.turns())
-    cut = chat.grow("assistant", parent=2, at=2)  # from the middle of a reply
+    assert store.preview(session) == list(chat.list_turns())
+    cut = chat.grow_node("assistant", parent=2, at=2)  # from the middle of a reply
     store.add_node(session, cut)
     for record in stream(chat.ids_before(cut.number), pieces("z")):
         cut.add(record)
         store.add_record(session, cut.number, record)
-    assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", " a b z")]
+    assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", " a b z")]
     store.update(session, leaf=4)
     chat.leaf = 4
-    assert store.preview(session) == list(chat.turns())
+    assert store.preview(session) == list(chat.list_turns())
     assert store.preview("nobody") == []
 
 
@@ -284,16 +284,16 @@ def test_a_preview_knows_stops_continuations_and_replies_that_stream(store: Stor
     for record in stream(chat.ids_before(node.number), [b"so ", b"it ST", b"OP"], stops=("STOP",)):
         node.add(record)
         store.add_record(session, node.number, record)
-    assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", "so it ")]
+    assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", "so it ")]
     store.add_node(session, user(chat, "two", [2]))
-    assert store.preview(session) == list(chat.turns())
+    assert store.preview(session) == list(chat.list_turns())
     chat.leaf = node.number
-    more = chat.grow("assistant", parent=node.number, at=len(node.ids))
+    more = chat.grow_node("assistant", parent=node.number, at=len(node.ids))
     store.add_node(session, more)
     for record in stream(chat.ids_before(more.number), [b"!", b"?"], reason=None):
         more.add(record)
         store.add_record(session, more.number, record)
-    assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", "so it STOP!?")]
+    assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", "so it STOP!?")]
 
 
 def test_a_preview_of_a_reply_that_was_continued_within_a_character(store: Store) -> None:
@@ -301,20 +301,20 @@ def test_a_preview_of_a_reply_that_was_continued_within_a_character(store: Store
     store.add_node(session, user(chat, "one", [1]))
     done = b""
     for piece, shown in ((b"a \xe2\x82", "a \ufffd"), (b"\xac", "a €")):
-        node = chat.grow("assistant", parent=chat.leaf, at=1)
+        node = chat.grow_node("assistant", parent=chat.leaf, at=1)
         store.add_node(session, node)
         for record in stream(chat.ids_before(node.number), [piece], reason="length", done=done):
             node.add(record)
             store.add_record(session, node.number, record)
         done += piece
-        assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", shown)]
+        assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", shown)]
 
 
 def test_a_preview_of_a_chat_whose_branch_was_deleted_shows_what_is_left(store: Store) -> None:
     session, chat = saved(store, "t", ("one", "a"), ("two", "b"))
     store.update_node(session, 3, deleted=True)
-    chat.delete(3)
-    assert store.preview(session) == list(chat.turns()) == [("user", "one"), ("assistant", " a")]
+    chat.delete_node(3)
+    assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", " a")]
 
 
 # --- naming, copying, removing ---------------------------------------------------------------------------------------
@@ -337,13 +337,13 @@ def test_a_copy_goes_its_own_way(store: Store) -> None:
     session, chat = saved(store, "t", ("one", "a b"))
     copy = store.duplicate(session)
     other = store.load(copy).conversation
-    assert list(other.turns()) == list(chat.turns())
-    assert other.ids() == chat.ids()
+    assert list(other.list_turns()) == list(chat.list_turns())
+    assert other.list_ids() == chat.list_ids()
     assert [one.id for one in store.sessions()] == [copy, session]
     say(store, copy, other, "only here: walrus", [3], pieces("c"))
     assert [one.id for one in store.sessions(search="walrus")] == [copy]
     assert [(one.turns, one.tokens) for one in store.sessions()] == [(2, 3), (1, 2)]
-    assert list(store.load(session).conversation.turns()) == list(chat.turns())
+    assert list(store.load(session).conversation.list_turns()) == list(chat.list_turns())
 
 
 def test_a_deleted_chat_is_hidden_and_comes_back(store: Store, path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_deleted_chat_is_hidden_and_comes_back(store: Store, path: Path) -> No
     store.restore(session)
     assert found(store, "fox") == ["t"]
     store.close()
-    assert list(Store.open(path).load(session).conversation.turns()) == list(chat.turns())
+    assert list(Store.open(path).load(session).conversation.list_turns()) == list(chat.list_turns())
 
 
 def test_a_deleted_chat_comes_back_with_its_next_turn_but_not_by_being_looked_at(store: Store, path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_pipe_that_comes_while_the_app_runs_stops_nobody(path: Path, monkeypat
     path.unlink()
     assert eventually(store, wanted=False)
     assert store.close()
-    assert list(reopened(path, session).turns()) == list(chat.turns())
+    assert list(reopened(path, session).list_turns()) == list(chat.list_turns())
 
 
 def test_a_link_to_a_file_stays_one_also_where_the_file_is_damaged(path: Path, tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_link_to_a_file_stays_one_also_where_the_file_is_damaged(path: Path, t
     say(store, session, chat, "through a link", [1], [b"a"])
     assert store.close()
     assert file.stat().st_mode & 0o777 == 0o600
-    store_files.mark_broken(file, store_files.identity(file))
+    store_files.mark_broken(file, store_files.identify_file(file))
     store = Store.open(path)
-    assert list(store.load(session).conversation.turns()) == list(chat.turns())
+    assert list(store.load(session).conversation.list_turns()) == list(chat.list_turns())
     assert store.close()
     (aside,) = (one for one in file.parent.glob("all.db.damaged-*") if not one.name.endswith(("-wal", "-shm")))
     assert [notice.message for notice in store.notices()] == [
@@ -123,4 +123,4 @@ def test_a_link_to_a_disk_that_is_not_there_waits_for_it(
     disk.mkdir()
     assert eventually(store, wanted=False)
     assert store.close()
-    assert list(reopened(path, session).turns()) == list(chat.turns())
+    assert list(reopened(path, session).list_turns()) == list(chat.list_turns())

@@ -17,7 +17,7 @@ from termchat.conversation.store import codec
 from termchat.conversation.store.schema import COLUMNS
 from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.transcripts import FORMATS
-from termchat.conversation.transcripts.transcript import TranscriptError, held
+from termchat.conversation.transcripts.transcript import TranscriptError, limit_records
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Text, parse
 from termchat.decoding.records import Token
@@ -110,13 +110,15 @@ def use(store: Store, session: str) -> None:
         *info.breakpoints,
     ):
         assert msgspec.convert(msgspec.to_builtins(value), type(value)) == value
-    assert all(isinstance(text, str) for _, text in chat.turns())
-    chat.ids(), chat.forks(), chat.leaves()
+    assert all(isinstance(text, str) for _, text in chat.list_turns())
+    chat.list_ids(), chat.find_forks(), chat.list_leaves()
     for node in chat.nodes.values():
         store.token(session, node.number, 0)
     for form in FORMATS.values():
         with contextlib.suppress(TranscriptError):
-            lines = form.writer(chat, info, lambda number: held(chat.nodes[number], store.records(session, number)))
+            lines = form.writer(
+                chat, info, lambda number: limit_records(chat.nodes[number], store.records(session, number))
+            )
             assert all(isinstance(line, str) for line in lines)
 
 
@@ -133,7 +135,7 @@ def check_rest(store: Store, whole: str) -> None:
     store.sessions(search="an x")
     for how in ({"deleted": True}, {"lessons": True}):
         store.sessions(**how)
-    assert [*store.load(whole).conversation.turns()] == WHOLE
+    assert [*store.load(whole).conversation.list_turns()] == WHOLE
     assert store.preview(whole) == WHOLE
     assert all(isinstance(text, str) for text in store.messages())
     assert isinstance(store.abandoned(), str)
@@ -230,4 +232,4 @@ def test_numbers_that_a_faulty_server_gave_are_absent(tmp_path: Path, packed: bo
     file = tmp_path / "x.jsonl"
     file.write_text("\n".join(lines) + "\n")
     (again,) = FORMATS["jsonl"].reader(file)  # type: ignore[misc]
-    assert [*again.conversation.turns()] == [*chat.turns()]
+    assert [*again.conversation.list_turns()] == [*chat.list_turns()]

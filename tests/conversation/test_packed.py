@@ -33,7 +33,7 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     assert texts == said
     assert texts[begin:end] == said[begin:end]
     assert [texts[at] for at in range(-len(said), len(said))] == said + said
-    assert texts.joined(begin) == "".join(said if begin is None else said[: max(begin, 0)])
+    assert texts.join_texts(begin) == "".join(said if begin is None else said[: max(begin, 0)])
     assert texts.start(len(texts)) == sum(map(len, said))
     again = Texts.unpacked(*texts.packed())
     assert again == said
@@ -41,9 +41,9 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     owners = [number for number, text in enumerate(said) for _ in text]
     for each in (texts, again):
         assert [each.start(index) for index in range(len(said) + 1)] == starts
-        assert [each.at(offset) for offset in range(each.start(len(each)))] == owners
+        assert [each.find_text(offset) for offset in range(each.start(len(each)))] == owners
         with pytest.raises(IndexError):
-            each.at(each.start(len(each)))
+            each.find_text(each.start(len(each)))
     with pytest.raises(IndexError):
         texts[len(said)]
 
@@ -65,7 +65,7 @@ def made(path: Path) -> tuple[str, Conversation]:
     turn = user(chat, "and?", [3])
     turn.whole, turn.omitted = True, Omission(1, 2)
     store.add_node(session, turn)
-    node = chat.grow("assistant", parent=turn.number, at=1)
+    node = chat.grow_node("assistant", parent=turn.number, at=1)
     store.add_node(session, node)
     for record in stream(chat.ids_before(node.number), [b"a", b"b"], reason=None, turned={1: settings(1, top_k=7)}):
         chat.add(node, record)
@@ -77,17 +77,17 @@ def made(path: Path) -> tuple[str, Conversation]:
 def reads_records(path: Path, session: str, monkeypatch: pytest.MonkeyPatch, chat: Conversation) -> list[int]:
     """Opens the chat, which must be as it was; the nodes whose records were read for that."""
     read: list[int] = []
-    records = load.records
+    records = load.load_records
 
     def watched(db: sqlite3.Connection, session: str, number: int) -> object:
         read.append(number)
         return records(db, session, number)
 
-    monkeypatch.setattr(load, "records", watched)
+    monkeypatch.setattr(load, "load_records", watched)
     store = Store.open(path)
     stored = store.load(session).conversation
     store.close()
-    monkeypatch.setattr(load, "records", records)
+    monkeypatch.setattr(load, "load_records", records)
     assert all(same(stored.nodes[number], chat.nodes[number]) for number in chat.nodes)
     return [number for number in read if stored.nodes[number].role == "assistant"]
 
@@ -156,7 +156,7 @@ def test_a_token_from_the_pipe_is_stored_as_it_came_and_a_changed_one_is_not() -
     drawn = next(record for record in stream([1, 2], [b"word"]) if isinstance(record, Token))
     for number in (1, 127, 128, 256, 70_000, 2**40):
         frames = wire.Frames(wire.EVENTS, keeps_bytes=True)
-        ((_, event),) = frames.feed(wire.frame(number, drawn))
+        ((_, event),) = frames.feed_bytes(wire.frame(number, drawn))
         assert isinstance(event, Token)
         assert event == drawn
         assert codec.from_record(event) is bytes_of(event)

@@ -31,7 +31,7 @@ def filled(path: Path, *, closed: bool = True) -> tuple[Store, dict[str, list[tu
         session = store.begin(chat)
         for turn in range(2):
             say(store, session, chat, f"chat {number} turn {turn} 漢", [1, 2], [b"word "] * 60)
-        said[session] = list(chat.turns())
+        said[session] = list(chat.list_turns())
     assert store.flush()
     if closed:
         store.close()
@@ -67,7 +67,7 @@ def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE records SET record = X'A1FF' WHERE seq = (SELECT max(seq) FROM records)")
         db.commit()
-    store_files.mark_broken(path, store_files.identity(path))
+    store_files.mark_broken(path, store_files.identify_file(path))
     (notice,) = told(path)
     assert "4 chats could be recovered" in notice
 
@@ -83,7 +83,7 @@ def test_a_reply_is_opened_up_to_a_damaged_record(path: Path) -> None:
     chat = reopened(path, session)
     assert 0 < len(chat.nodes[2].tokens) < 60
     assert not chat.nodes[2].done
-    assert next(iter(chat.turns())) == said[session][0]
+    assert next(iter(chat.list_turns())) == said[session][0]
     with closing(Store.open(path)) as store:
         assert len(list(store.records(session, 2))) == 20
 
@@ -135,7 +135,7 @@ def test_saving_goes_on_after_a_fault_of_our_own(path: Path, monkeypatch: pytest
         store.flush()
     assert eventually(store, wanted=False)
     assert store.close()
-    assert list(reopened(path, session).turns()) == list(chat.turns())
+    assert list(reopened(path, session).list_turns()) == list(chat.list_turns())
 
 
 def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: P
         return len(titles), titles[session], words
 
     assert read() == (4, "a\ufffdb", "c\ufffdd")
-    store_files.mark_broken(path, store_files.identity(path))
+    store_files.mark_broken(path, store_files.identify_file(path))
     assert read() == (4, "a\ufffdb", "c\ufffdd")  # what was taken along is the same
 
 
@@ -166,9 +166,9 @@ def test_what_was_only_in_the_log_comes_along(path: Path, tmp_path: Path) -> Non
         data = path.with_name(path.name + suffix).read_bytes()
         other.with_name(other.name + suffix).write_bytes(data)
     store.close()
-    store_files.mark_broken(other, store_files.identity(other))
+    store_files.mark_broken(other, store_files.identify_file(other))
     store = Store.open(other)
-    assert {session: list(store.load(session).conversation.turns()) for session in said} == said
+    assert {session: list(store.load(session).conversation.list_turns()) for session in said} == said
     store.close()
 
 

@@ -152,5 +152,5 @@ def test_case_width_and_accents_do_not_matter_and_words_are_found_within_others(
 
 @given(st.text())
 def test_what_is_shown_is_as_long_as_what_is_searched(text: str) -> None:
-    assert len(derived.shown(text)) == len(derived.folded(text))
-    assert derived.folded(text).translate({0: " "}) == derived.folded(text)
+    assert len(derived.normalise_shown(text)) == len(derived.fold_text(text))
+    assert derived.fold_text(text).translate({0: " "}) == derived.fold_text(text)

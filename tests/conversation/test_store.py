@@ -39,7 +39,7 @@ def test_a_chat_comes_back_as_it_was(store: Store, path: Path) -> None:
     session = store.begin(chat, tuning=Tuning(temperature=1.2, stop=("\n6.",), seed=7), model=model)
     said = {2: say(store, session, chat, "hello", [1, 2, 3], [b"Once", b" \xe2\x82", b"\xac", b""])}
     said[4] = say(store, session, chat, "and?\ttwo\x1b", [4, 5], [b"b"] * 30)
-    chat.grow("assistant", parent=3, at=2)
+    chat.grow_node("assistant", parent=3, at=2)
     said[5] = stream(chat.ids_before(5), [b"x", b"y"], reason=None, turned={1: settings(1, temperature=1.5)})
     said[5].append(Failed("engine", "the engine died", "restart it"))
     store.add_node(session, chat.nodes[5])
@@ -57,7 +57,7 @@ def test_a_chat_comes_back_as_it_was(store: Store, path: Path) -> None:
     assert (loaded.title, loaded.system, loaded.raw, loaded.leaf) == (chat.title, chat.system, False, 5)
     assert loaded.nodes.keys() == chat.nodes.keys()
     assert all(same(loaded.nodes[number], chat.nodes[number]) for number in chat.nodes)
-    assert loaded.ids() == chat.ids()
+    assert loaded.list_ids() == chat.list_ids()
     assert {number: list(again.records(session, number)) for number in said} == said
     assert list(again.records(session, 1)) == []
     again.close()
@@ -82,7 +82,7 @@ def test_any_records_come_back_in_order_and_apart(path: Path, one: list[Record],
     chat = Conversation()
     session = store.begin(chat)
     store.add_node(session, user(chat, "x", [1, 2]))
-    nodes = [chat.grow("assistant", parent=1, at=2) for _ in range(2)]
+    nodes = [chat.grow_node("assistant", parent=1, at=2) for _ in range(2)]
     for node in nodes:
         store.add_node(session, node)
     for i in range(max(len(one), len(other))):
@@ -130,7 +130,7 @@ def test_a_whole_prompt_comes_back(store: Store, path: Path) -> None:
     turn.whole = True
     store.add_node(session, turn)
     store.close()
-    assert reopened(path, session).ids() == [7, 8]
+    assert reopened(path, session).list_ids() == [7, 8]
 
 
 def test_texts_that_are_no_unicode_are_saved_with_a_mark(store: Store) -> None:
@@ -184,10 +184,10 @@ def test_names_deletions_breakpoints_and_the_view_come_back(store: Store, path: 
     chat = Conversation()
     session = store.begin(chat)
     say(store, session, chat, "hi", [1], [b"a", b"b"])
-    fork = chat.grow("assistant", parent=2, at=1)
+    fork = chat.grow_node("assistant", parent=2, at=1)
     fork.name = "other\ud800way"
     store.add_node(session, fork)
-    gone = chat.grow("assistant", parent=1, at=1)
+    gone = chat.grow_node("assistant", parent=1, at=1)
     store.add_node(session, gone)
     store.update_node(session, 2, name="the first")
     store.update_node(session, gone.number, deleted=True)
@@ -404,7 +404,7 @@ def test_what_can_be_read_of_a_damaged_file_is_kept_by_the_next_start(path: Path
     say(store, kept_id, loaded, "still here", [4], [b"d"])
     assert store.close()
     again = reopened(path, kept_id)
-    texts = [text for role, text in again.turns() if role == "user"]
+    texts = [text for role, text in again.list_turns() if role == "user"]
     assert texts[0] == "first"
     assert all(again.nodes[2].tokens.ids[i] == 1000 + i for i in range(20))
 
@@ -452,7 +452,7 @@ def test_a_file_removed_under_the_app_is_written_again(path: Path) -> None:
     (notice,) = store.notices()
     assert "removed" in notice.message
     store.close()
-    assert list(reopened(path, session).turns()) == list(chat.turns())
+    assert list(reopened(path, session).list_turns()) == list(chat.list_turns())
     again = Store.open(path)
     assert [chat.id for chat in again.sessions()] == [session]
     again.close()
@@ -481,7 +481,7 @@ def test_a_locked_file_is_waited_for_and_nothing_blocks(path: Path, monkeypatch:
     assert eventually(store, False)
     store.close()
     lock.close()
-    assert list(reopened(path, session).turns()) == list(chat.turns())
+    assert list(reopened(path, session).list_turns()) == list(chat.list_turns())
 
 
 def test_a_folder_that_cannot_be_made_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,7 +534,7 @@ print(session)
     assert any(reason in problem for reason in ("the disk is full", "the disk rejected the data"))
     chat = reopened(path, session)
     said = [f"turn {i}" for i in range(8)] + ["while full"]
-    assert [text for role, text in chat.turns() if role == "user"] == said
+    assert [text for role, text in chat.list_turns() if role == "user"] == said
     assert all(len(node.ids) == 20 and node.done for node in chat.nodes.values() if node.role == "assistant")
 
 
@@ -646,7 +646,7 @@ def test_two_processes_that_make_the_file_at_once_wait_for_each_other(
 
     path.parent.mkdir()
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Busy))
-    database.connect(path).close()
+    database.connect_file(path).close()
     assert not refusals
 
 
@@ -666,12 +666,12 @@ def test_a_chat_that_two_processes_go_on_with_becomes_two(path: Path) -> None:
     say(two, session, again, "two again", [3], [b"d"])
     (notice,) = two.notices()
     assert "Another running termchat" in notice.message
-    assert two.load(session).conversation.ids() == again.ids()
+    assert two.load(session).conversation.list_ids() == again.list_ids()
     assert one.notices() == []
-    assert one.load(session).conversation.ids() == chat.ids()
+    assert one.load(session).conversation.list_ids() == chat.list_ids()
     found = one.sessions()
     assert len(found) == 2
-    assert list(one.load(found[0].id).conversation.turns()) == list(again.turns())
+    assert list(one.load(found[0].id).conversation.list_turns()) == list(again.list_turns())
     assert one.load(found[0].id).conversation.system == "sys"
     one.close()
     two.close()
@@ -740,7 +740,7 @@ def killed_after(seconds: float, path: Path) -> tuple[int, int]:
     assert list(second.tokens.ids) == [1000 + step for step in range(len(second.ids))]
     assert second.start is not None
     assert second.start.prompt_ids == []
-    assert stored.conversation.prompt(4) == stored.conversation.ids_before(4)
+    assert stored.conversation.list_prompt(4) == stored.conversation.ids_before(4)
     return len(second.ids), len(older)
 
 

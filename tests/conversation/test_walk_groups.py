@@ -110,7 +110,7 @@ def test_a_group_is_known_by_its_starts_alone() -> None:
         chat.add(single, record)
     assert groups_of(chat) == {NUMBER: {0: nodes[2], 1: nodes[1], 2: nodes[0], 3: joined}}
     assert (single.walk, single.group) == (None, None)
-    chat.delete(nodes[0].number)
+    chat.delete_node(nodes[0].number)
     assert groups_of(chat) == {NUMBER: {0: nodes[2], 1: nodes[1]}}
 
 
@@ -118,9 +118,9 @@ def test_the_leaf_stays_when_another_node_is_taken_back() -> None:
     chat = Conversation()
     user(chat, "hi", [1, 2])
     first, second = siblings(chat, 2)
-    chat.drop(first)
+    chat.drop_node(first)
     assert chat.leaf == second.number
-    chat.drop(second)
+    chat.drop_node(second)
     assert chat.leaf == 1
 
 
@@ -139,7 +139,7 @@ def test_a_token_is_found_among_those_of_many_walks(path: Path) -> None:
     assert store.flush()
     looks = 0
     with closing(sqlite3.connect(path)) as db:
-        rows = partial(load.records, db, session, nodes[3].number)
+        rows = partial(load.load_records, db, session, nodes[3].number)
 
         def counted(place: int) -> object:
             nonlocal looks
@@ -171,7 +171,7 @@ def test_what_another_process_says_of_any_walk_after_it_was_read_is_not_in_a_cop
     assert theirs.flush()
     before = stored.conversation.nodes[nodes[1].number].text()
     stored.close_interrupted()
-    stored.copy()
+    stored.copy_chat()
     assert stored.is_own
     assert ours.load(stored.id).conversation.nodes[nodes[1].number].text() == before
     assert ours.close()
@@ -278,13 +278,13 @@ def test_what_follows_a_kept_walk_knows_how_its_cells_were_made() -> None:
 def test_walks_are_deleted_restored_and_copied_as_any_branch(path: Path) -> None:
     store = Store.open(path)
     session, chat, nodes = grown(store)
-    chat.delete(nodes[3].number)
+    chat.delete_node(nodes[3].number)
     assert chat.leaf == nodes[2].number
     store.update_node(session, nodes[3].number, deleted=True)
     assert list(groups_of(chat)[NUMBER]) == [0, 1, 2]
     assert [one.id for one in store.sessions(search="wide")] == []  # only the last one says it
     assert store.sessions()[0].tokens == 1 + 2 + 3
-    chat.undelete(nodes[3].number)
+    chat.restore_node(nodes[3].number)
     store.update_node(session, nodes[3].number, deleted=False)
     assert [(one.id, one.tokens) for one in store.sessions(search="wide")] == [(session, 1 + 2 + 3 + 4)]
     copy = store.duplicate(session)
@@ -293,7 +293,7 @@ def test_walks_are_deleted_restored_and_copied_as_any_branch(path: Path) -> None
     assert {number: same(node, copied.nodes[number]) for number, node in chat.nodes.items()} == dict.fromkeys(
         chat.nodes, True
     )
-    assert len(copied.leaves()) == 4
+    assert len(copied.list_leaves()) == 4
     store.close()
 
 
@@ -311,10 +311,10 @@ def test_what_a_search_took_was_chosen_by_nobody(path: Path) -> None:
             for record in walked([1], 0, of, PIECES)
         ]
         tell(store, session, chat, node, *taken[:-1])
-        for each in (node, node.still()):
+        for each in (node, node.freeze_node()):
             assert list(each.tokens.forced) == [1] * 4
             assert list(each.tokens.by_hand) == [1 if of.beams is None else 0] * 4
-            calm = Heats("probability", 7).of(each.tokens) == bytes([7]) * 4
+            calm = Heats("probability", 7).compute_heats(each.tokens) == bytes([7]) * 4
             assert calm == (of.beams is None)  # what a person forced says nothing of the model
         tell(store, session, chat, node, taken[-1])
     again = store.load(session).conversation

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from termchat.decoding.beam_search import Continuation, Search, choose, enough, problem, score
+from termchat.decoding.beam_search import Continuation, Search, choose_step, count_needed, find_problem, score_beam
 from termchat.decoding.group import BeamSettings
 from tests.decoding.plain_beams import Ids, best_of_all, search, total
 
@@ -37,15 +37,15 @@ def searched(table: Table, how: BeamSettings, longest: int) -> list[tuple[float,
     rules = Search[Ids](how)
     running: list[tuple[Ids, float]] = [((), 0.0)]
     for length in range(1, longest + 1):
-        count = enough(how.width, len(table.ends))
+        count = count_needed(how.width, len(table.ends))
         best = []
         for ids, _ in running:
             row = table.row(ids)
             best.append([(i, float(row[i])) for i in np.argsort(-row)[:count].tolist()])
-        step = choose([total for _, total in running], best, how.width, lambda one: one.id in table.ends)
+        step = choose_step([total for _, total in running], best, how.width, lambda one: one.id in table.ends)
         beams = [ids for ids, _ in running]
         for one in step.finished:
-            rules.finish((*beams[one.parent], one.id), one.total, length)
+            rules.finish_beam((*beams[one.parent], one.id), one.total, length)
         running = [((*beams[one.parent], one.id), one.total) for one in step.running]
         if rules.is_over(running[0][1] if running else None, length):
             return [(found.score, found.beam) for found in rules.n_best()]
@@ -117,11 +117,11 @@ def test_length_penalty_favours_long_beams() -> None:
 
 def test_a_step_keeps_the_best_drops_the_next_and_ends_only_the_best() -> None:
     best = [[(5, -1.0), (END, -1.5), (6, -3.0)], [(7, -0.5), (OTHER_END, -2.5), (8, -math.inf)]]
-    step = choose([-1.0, -1.0], best, 2, lambda one: one.id in (END, OTHER_END))
+    step = choose_step([-1.0, -1.0], best, 2, lambda one: one.id in (END, OTHER_END))
     assert [(one.parent, one.id, one.total) for one in step.running] == [(1, 7, -1.5), (0, 5, -2.0)]
     assert step.finished == []  # the end token came third, of two beams
     assert [(one.parent, one.id) for one in step.dropped] == [(0, END), (1, OTHER_END)]
-    step = choose([-1.0, -1.2], best, 3, lambda one: one.id in (END, OTHER_END))
+    step = choose_step([-1.0, -1.2], best, 3, lambda one: one.id in (END, OTHER_END))
     assert [one.id for one in step.finished] == [END]
     assert [one.id for one in step.running] == [7, 5, 6]
     assert [one.id for one in step.dropped] == [OTHER_END]
@@ -129,14 +129,14 @@ def test_a_step_keeps_the_best_drops_the_next_and_ends_only_the_best() -> None:
 
 def test_ties_go_to_the_first_parent_and_then_to_the_lowest_id() -> None:
     best = [[(9, -1.0), (3, -1.0)], [(2, -1.0)]]
-    step = choose([-1.0, -1.0], best, 2, lambda _: False)
+    step = choose_step([-1.0, -1.0], best, 2, lambda _: False)
     assert step.running == [Continuation(0, 3, -1.0, -2.0), Continuation(0, 9, -1.0, -2.0)]
     assert [one.id for one in step.dropped] == [2]
 
 
 def test_a_search_without_running_beams_is_over_and_gives_what_there_is() -> None:
     found = Search[str](BeamSettings(4, 1.0, 3))
-    found.finish("a", -3.0, 3)
+    found.finish_beam("a", -3.0, 3)
     assert not found.is_over(-9.0, 3)
     assert found.is_over(None, 3)
     assert [one.beam for one in found.n_best()] == ["a"]
@@ -144,9 +144,9 @@ def test_a_search_without_running_beams_is_over_and_gives_what_there_is() -> Non
 
 
 def test_the_end_token_counts_as_a_token() -> None:
-    assert score(-3.0, 3, 1.0) == -1.0
-    assert score(-3.0, 3, 0.0) == -3.0
-    assert score(-8.0, 4, 0.5) == -4.0
+    assert score_beam(-3.0, 3, 1.0) == -1.0
+    assert score_beam(-3.0, 3, 0.0) == -3.0
+    assert score_beam(-8.0, 4, 0.5) == -4.0
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_the_end_token_counts_as_a_token() -> None:
     ],
 )
 def test_settings_that_no_search_can_have_are_told(how: BeamSettings, said: str) -> None:
-    assert problem(how) == said
+    assert find_problem(how) == said

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.decoding.biases import BANNED, Bias, added, parse
+from termchat.decoding.biases import BANNED, Bias, sum_biases, parse
 from termchat.decoding.samplers import KNOBS, KnobError
 
 KNOB = KNOBS["logit_bias"]
@@ -53,7 +53,7 @@ def test_the_last_of_several_for_one_thing_holds_and_zero_is_none() -> None:
 
 
 def test_a_token_of_several_biases_gets_their_sum_and_one_of_a_text_counts_once() -> None:
-    assert added([([1, 2, 1], 2.0), ([2], -0.5), ([3], BANNED), ([3], 100.0)]) == {1: 2.0, 2: 1.5, 3: BANNED}
+    assert sum_biases([([1, 2, 1], 2.0), ([2], -0.5), ([3], BANNED), ([3], 100.0)]) == {1: 2.0, 2: 1.5, 3: BANNED}
 
 
 @given(st.one_of(st.integers(0, 10**9 - 1), st.text(min_size=1)), st.floats(-1000, 1000))

@@ -22,11 +22,11 @@ def test_shown_text_ends_at_the_first_stop(text: str, wanted: list[str], cuts: l
     gate = TextGate(wanted)
     shown = ""
     for piece in pieces(text.encode(), cuts):
-        shown += gate.push(piece)
+        shown += gate.push_bytes(piece)
         if gate.stopped_by is not None:
             break
     ended = gate.stopped_by is not None
-    gate.finish()
+    gate.finish_reply()
     shown += "" if ended else gate.held
     border = first_stop(text, wanted)
     if border is None:
@@ -49,29 +49,29 @@ def test_a_continued_reply_shows_the_same_text(text: str, wanted: list[str], cut
     parts = pieces(text.encode(), cuts)
     at %= len(parts) + 1
     before = TextGate(wanted)
-    shown = "".join(before.push(part) for part in parts[:at]) + before.held
+    shown = "".join(before.push_bytes(part) for part in parts[:at]) + before.held
     after = TextGate(wanted)
     after.resume(b"".join(parts[:at]))
-    shown += "".join(after.push(part) for part in parts[at:]) + after.release()
+    shown += "".join(after.push_bytes(part) for part in parts[at:]) + after.release_text()
     assert shown == text
 
 
 def test_a_stop_may_begin_in_what_was_shown_before_it_was_continued() -> None:
     gate = TextGate(["END"])
     gate.resume(b"text EN")
-    assert (gate.push(b"D more"), gate.held, gate.stopped_by) == ("", "D more", "END")
+    assert (gate.push_bytes(b"D more"), gate.held, gate.stopped_by) == ("", "D more", "END")
 
 
 def test_half_a_character_at_the_end_shows_as_a_mark() -> None:
     gate = TextGate()
-    assert gate.push("é".encode()[:1]) == ""
-    assert gate.release() == ""
-    gate.finish()
+    assert gate.push_bytes("é".encode()[:1]) == ""
+    assert gate.release_text() == ""
+    gate.finish_reply()
     assert gate.held == "\ufffd"
 
 
 def test_other_stops_let_go_of_what_the_old_ones_held() -> None:
     gate = TextGate(["\n6."])
-    assert gate.push(b"5. five\n") == "5. five"
+    assert gate.push_bytes(b"5. five\n") == "5. five"
     gate.set_stops([])
-    assert gate.push(b"6. six") == "\n6. six"
+    assert gate.push_bytes(b"6. six") == "\n6. six"

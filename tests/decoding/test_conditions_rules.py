@@ -25,7 +25,7 @@ from termchat.decoding.conditions import (
     Stop,
     Text,
     Threshold,
-    describe,
+    format_condition,
     parse,
 )
 from termchat.decoding.records import Stage, Token
@@ -54,7 +54,7 @@ RULES = st.one_of(
 
 @given(RULES)
 def test_written_and_read_again_it_is_the_same(rule: Rule) -> None:
-    assert parse(describe(rule)) == rule
+    assert parse(format_condition(rule)) == rule
 
 
 def test_every_measure_can_be_written() -> None:
@@ -84,7 +84,7 @@ def test_every_measure_can_be_written() -> None:
 )
 def test_what_people_type(text: str, expected: Rule, shown: str | None) -> None:
     assert parse(text) == expected
-    assert shown is None or describe(expected) == shown
+    assert shown is None or format_condition(expected) == shown
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_what_is_not_said_is_up_to_who_asks() -> None:
 
 
 def test_knobs_are_described_by_their_names() -> None:
-    assert describe(Stop("\n6.")) == 'stop sequence "\\n6."'
-    assert describe(Length(80)) == "max_tokens 80"
+    assert format_condition(Stop("\n6.")) == 'stop sequence "\\n6."'
+    assert format_condition(Length(80)) == "max_tokens 80"
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,15 @@ def test_knobs_are_described_by_their_names() -> None:
 )
 def test_thresholds(written: str, met: Token, not_met: Token) -> None:
     rules = Rules([parse(written)])
-    assert rules.before(5, met) == parse(written)
-    assert rules.before(5, not_met) is None
+    assert rules.check_before(5, met) == parse(written)
+    assert rules.check_before(5, not_met) is None
 
 
 def test_of_a_measure_that_is_only_bounded_what_is_certain_is_met() -> None:
     bounded, least = step(entropy=3.5, p_end=0.4), {"entropy": 2.5, "p_end": 0.1}
     met = ["entropy > 2.4", "entropy < 3.6", "p_end > 0.05", "p_end < 0.5"]
     open_ = ["entropy > 3", "entropy < 3", "p_end > 0.3", "p_end < 0.3"]
-    assert [Rules([parse(written)]).before(5, bounded, least=least) is not None for written in [*met, *open_]] == [
+    assert [Rules([parse(written)]).check_before(5, bounded, least=least) is not None for written in [*met, *open_]] == [
         *[True] * 4, *[False] * 4,
     ]  # fmt: skip
     spans = {"entropy": (2.5, 3.5), "p_end": (0.1, 0.4)}
@@ -183,60 +183,61 @@ def test_of_a_measure_that_is_only_bounded_what_is_certain_is_met() -> None:
 def test_steps_in_a_row_begin_anew_where_one_is_missing_and_once_they_are_met() -> None:
     rules = Rules([parse("entropy > 4 for 3")])
     met = [
-        rules.before(n, step(entropy=float(e))) is not None for n, e in enumerate([5, 5, 4, 5, 5, 5, 5, 5, 5, 5, 1, 5])
+        rules.check_before(n, step(entropy=float(e))) is not None
+        for n, e in enumerate([5, 5, 4, 5, 5, 5, 5, 5, 5, 5, 1, 5])
     ]
     assert met == [n in (5, 8) for n in range(12)]
 
 
 def test_steps_in_a_row_are_counted_on_when_other_conditions_change() -> None:
     before = Rules([parse("entropy > 4 for 3")])
-    assert [before.before(n, step(entropy=5.0)) for n in range(2)] == [None, None]
+    assert [before.check_before(n, step(entropy=5.0)) for n in range(2)] == [None, None]
     after = Rules([parse("every 100"), parse("entropy > 4 for 3")], before)
-    assert after.before(2, step(entropy=5.0)) == parse("entropy > 4 for 3")
+    assert after.check_before(2, step(entropy=5.0)) == parse("entropy > 4 for 3")
 
 
 def test_a_time_is_over_once() -> None:
     rules = Rules([parse("stop after 30 s"), parse("after 10 s")])
     times = [0.0, 9.9, 10.0, 20.0, 29.9, 30.1, 40.0]
-    met = [rules.before(n, step(), seconds) for n, seconds in enumerate(times)]
+    met = [rules.check_before(n, step(), seconds) for n, seconds in enumerate(times)]
     assert met == [None, None, parse("after 10 s"), None, None, parse("stop after 30 s"), None]
 
 
 def test_what_was_reached_before_does_not_count() -> None:
     rules = Rules([parse("after 1 sentence"), parse("after 2 sentences"), parse("after 5 s"), parse("loop")])
     rules.resume([1] * 40, b"One. Tw")
-    assert rules.before(40, step(), 6.0, b"o.") is None
-    assert rules.after(b"o.", 1) is None
-    assert rules.before(41, step(), 7.0, b" Three") == parse("after 2 sentences")
+    assert rules.check_before(40, step(), 6.0, b"o.") is None
+    assert rules.check_after(b"o.", 1) is None
+    assert rules.check_before(41, step(), 7.0, b" Three") == parse("after 2 sentences")
 
 
 def test_a_loop_is_met_once_and_another_one_again() -> None:
     rules = Rules([parse("loop")])
     met = []
     for number, token in enumerate([*[1, 2] * 40, 7, *[3, 4, 5] * 30]):
-        if rules.before(number, step()) is not None:
+        if rules.check_before(number, step()) is not None:
             assert rules.repetition is not None
             met.append((number, rules.repetition.period))
-        rules.after(b"x", token)
+        rules.check_after(b"x", token)
     assert met == [(32, 2), (81 + 32, 3)]
 
 
 def test_where_the_model_ends_nothing_else_counts() -> None:
     rules = Rules([parse("stop after 1 sentence"), parse("stop after 1 s")])
-    assert rules.before(0, step(), 0.0, b"Hi.") is None
-    rules.after(b"Hi.")
-    assert rules.before(1, step(), 2.0, None) is None
+    assert rules.check_before(0, step(), 0.0, b"Hi.") is None
+    rules.check_after(b"Hi.")
+    assert rules.check_before(1, step(), 2.0, None) is None
 
 
 def test_every_counts_from_the_first_token() -> None:
     rules = Rules([parse("every 3")])
-    assert [n for n in range(10) if rules.before(n, step())] == [3, 6, 9]
+    assert [n for n in range(10) if rules.check_before(n, step())] == [3, 6, 9]
 
 
 def test_of_two_that_are_met_the_one_that_stops_counts() -> None:
     rules = Rules([parse("entropy > 1"), parse('text "a"'), parse("stop rank < 5"), parse("stop /a/")])
-    assert rules.before(1, step(entropy=2.0, rank=0)) == parse("stop rank < 5")
-    assert rules.after(b"a") == parse("stop /a/")
+    assert rules.check_before(1, step(entropy=2.0, rank=0)) == parse("stop rank < 5")
+    assert rules.check_after(b"a") == parse("stop /a/")
 
 
 @given(
@@ -250,7 +251,7 @@ def test_a_text_is_met_where_it_is_completed(text: str, pattern: str, cuts: list
     for piece in pieces(text.encode(), cuts):
         before = said.decode(errors="ignore").count(pattern)
         said += piece
-        met = rules.after(piece) is not None
+        met = rules.check_after(piece) is not None
         assert met == (said.decode(errors="ignore").count(pattern) > before)
 
 
@@ -271,24 +272,24 @@ def test_a_growing_match_is_met_once(text: str, pattern: str, cuts: list[int]) -
         end = max(end, grown.end()) if grown else end
         spans = [found.span() for found in expression.finditer(said, end)]
         start, end = spans[-1] if spans else (start, end)
-        assert (rules.after(text[a:b].encode()) is not None) == bool(spans)
+        assert (rules.check_after(text[a:b].encode()) is not None) == bool(spans)
 
 
 def test_a_number_in_several_tokens_is_one() -> None:
     rules = Rules([parse(r"/\d+/")])
-    assert [bool(rules.after(piece)) for piece in (b"in ", b"1", b"9", b"8", b"4 and", b" 5")] == [
+    assert [bool(rules.check_after(piece)) for piece in (b"in ", b"1", b"9", b"8", b"4 and", b" 5")] == [
         False, True, False, False, False, True,
     ]  # fmt: skip
 
 
 def test_lines_and_words_begin_where_they_do_however_long_the_reply_is() -> None:
     rules = Rules([parse("/^x|\\bend/")])
-    assert rules.after(b"y" * 3 * WINDOW) is None
-    assert [bool(rules.after(b"x")) for _ in range(WINDOW + 10)] == [False] * (WINDOW + 10)
-    assert rules.after(b"end") is None
-    assert rules.after(b"\n") is None
-    assert rules.after(b"x") is not None
-    assert rules.after(b" end") is not None
+    assert rules.check_after(b"y" * 3 * WINDOW) is None
+    assert [bool(rules.check_after(b"x")) for _ in range(WINDOW + 10)] == [False] * (WINDOW + 10)
+    assert rules.check_after(b"end") is None
+    assert rules.check_after(b"\n") is None
+    assert rules.check_after(b"x") is not None
+    assert rules.check_after(b" end") is not None
 
 
 def test_cost_does_not_grow_with_the_reply() -> None:
@@ -299,13 +300,13 @@ def test_cost_does_not_grow_with_the_reply() -> None:
         for _ in range(5):
             begun = perf_counter()
             for _ in range(200):
-                rules.after(b" word")
+                rules.check_after(b" word")
             best = min(best, perf_counter() - begun)
         return best
 
     early = seconds()
     for _ in range(50_000):
-        rules.after(b" word")
+        rules.check_after(b" word")
     assert seconds() < 3 * early
 
 

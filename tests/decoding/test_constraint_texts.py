@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from termchat.decoding.constraint import Constraint, Kind, TextError, choice
+from termchat.decoding.constraint import Constraint, Kind, TextError, make_choice
 from termchat.decoding.constraint_check import check, schema_of
-from termchat.decoding.partial_json import PartialDocument, Path, described, schema_at, shown_path
-from termchat.decoding.verdict import allowed_after, described_bytes, pretty, verdict_on
+from termchat.decoding.partial_json import PartialDocument, Path, describe_bounds, schema_at, shown_path
+from termchat.decoding.verdict import allowed_after, described_bytes, format_json, verdict_on
 
 PERSON = """{
   "type": "object",
@@ -231,8 +231,8 @@ def test_where_an_unfinished_document_stands(value: Any) -> None:
     text, document = "", PartialDocument()
     for character, path, kind in written(value):
         text += character
-        found = PartialDocument().standing(text)
-        assert document.standing(text) == found  # read on instead of anew
+        found = PartialDocument().find_standing(text)
+        assert document.find_standing(text) == found  # read on instead of anew
         if kind:
             assert (found.inside, found.path) == (kind, path), text
         elif character in ":[":
@@ -251,10 +251,10 @@ def _parses(text: str) -> bool:
 
 def test_the_schema_says_what_stands_at_a_place() -> None:
     schema = json.loads(PERSON)
-    assert described(schema_at(schema, ("age",))) == "0 to 120"
-    assert described(schema_at(schema, ("name",))) == "at most 10 characters"
-    assert described(schema_at(schema, ("tags", 3))) == 'one of "a", "b"'
-    assert described(schema_at(schema, ("else",))) == ""
+    assert describe_bounds(schema_at(schema, ("age",))) == "0 to 120"
+    assert describe_bounds(schema_at(schema, ("name",))) == "at most 10 characters"
+    assert describe_bounds(schema_at(schema, ("tags", 3))) == 'one of "a", "b"'
+    assert describe_bounds(schema_at(schema, ("else",))) == ""
     assert schema_at({"$ref": "#"}, ("a",)) is None
     assert shown_path(("tags", 1, "name")) == "tags[1].name"
 
@@ -347,8 +347,8 @@ VERDICTS: list[tuple[Constraint, str, str]] = [
     (Constraint("regex", r"[0-9]{4}-[0-9]{2}"), "2024-1", "incomplete: 0-9 must follow"),
     (Constraint("regex", r"[0-9]{4}-[0-9]{2}"), "2024", 'incomplete: "-" must follow'),
     (Constraint("regex", r"[0-9]{4}-[0-9]{2}"), "20é4", 'invalid: "é" at character 3 does not fit'),
-    (choice(["yes", "no"]), "no", "valid"),
-    (choice(["yes", "no"]), "ye", 'incomplete: "s" must follow'),
+    (make_choice(["yes", "no"]), "no", "valid"),
+    (make_choice(["yes", "no"]), "ye", 'incomplete: "s" must follow'),
     (Constraint("gbnf", 'root ::= "a" [^b]* "c"'), "axx", "incomplete: any character but b must follow"),
     (Constraint("lark", 'start: "a" <|im_end|>'), "a", "unknown: the constraint names tokens that are no text"),
 ]
@@ -378,5 +378,5 @@ def test_blanks_between_the_parts_of_json_are_bounded() -> None:
 
 
 def test_json_is_shown_a_value_a_line() -> None:
-    assert pretty('{"a":[1,"é"]}') == '{\n  "a": [\n    1,\n    "é"\n  ]\n}'
-    assert pretty("{") is None
+    assert format_json('{"a":[1,"é"]}') == '{\n  "a": [\n    1,\n    "é"\n  ]\n}'
+    assert format_json("{") is None

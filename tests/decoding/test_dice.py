@@ -18,8 +18,8 @@ PINNED_UNIFORM = [0.33493855816005447, 0.2196836783904802, 0.24084474679184942, 
 
 def test_version_1_is_pinned() -> None:
     assert dice.VERSION == 1
-    assert dice.uniform(42, 7, np.array([0, 1, 2, 49151], np.int32)).tolist() == PINNED_UNIFORM
-    assert dice.gumbel(42, 7, np.array([0, 1, 2, 49151], np.int32)) == pytest.approx(
+    assert dice.draw_uniform(42, 7, np.array([0, 1, 2, 49151], np.int32)).tolist() == PINNED_UNIFORM
+    assert dice.draw_gumbel(42, 7, np.array([0, 1, 2, 49151], np.int32)) == pytest.approx(
         [-np.log(-np.log(u)) for u in PINNED_UNIFORM], rel=1e-14
     )
 
@@ -39,16 +39,16 @@ def reference(seed: int, step: int, token: int) -> float:
 
 @given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), token=st.integers(0, 300_000))
 def test_agrees_with_plain_integers(seed: int, step: int, token: int) -> None:
-    got = dice.uniform(seed, step, np.array([token], np.int32))[0]
+    got = dice.draw_uniform(seed, step, np.array([token], np.int32))[0]
     assert got == reference(seed, step, token)
     assert 0 < got < 1
 
 
 def test_noise_of_a_token_does_not_depend_on_the_others() -> None:
-    whole = dice.gumbel(3, 4, IDS)
+    whole = dice.draw_gumbel(3, 4, IDS)
     for i in IDS:
-        assert dice.gumbel(3, 4, IDS[i : i + 1])[0] == whole[i]
-    assert dice.gumbel(3, 4, IDS[::-1]).tolist() == whole[::-1].tolist()
+        assert dice.draw_gumbel(3, 4, IDS[i : i + 1])[0] == whole[i]
+    assert dice.draw_gumbel(3, 4, IDS[::-1]).tolist() == whole[::-1].tolist()
 
 
 def test_draws_fit_the_probabilities() -> None:
@@ -59,7 +59,7 @@ def test_draws_fit_the_probabilities() -> None:
     for seeds, steps in ((zero, draws), (draws + np.uint64(1000), zero)):
         noise = many_gumbel(seeds, steps)
         for n in range(0, len(draws), 997):
-            assert noise[n] == pytest.approx(dice.gumbel(int(seeds[n, 0]), int(steps[n, 0]), IDS), rel=1e-12)
+            assert noise[n] == pytest.approx(dice.draw_gumbel(int(seeds[n, 0]), int(steps[n, 0]), IDS), rel=1e-12)
         counts = np.bincount(np.argmax(np.log(p) + noise, axis=1), minlength=len(p))
         assert stats.chisquare(counts, p * len(draws)).pvalue > 1e-3
 
@@ -79,15 +79,17 @@ def many_gumbel(seeds: NDArray[np.uint64], steps: NDArray[np.uint64]) -> NDArray
 
 def test_neighbouring_steps_seeds_and_ids_are_independent() -> None:
     ids = np.arange(50_000, dtype=np.int32)
-    base = dice.uniform(1, 1, ids)
+    base = dice.draw_uniform(1, 1, ids)
     assert stats.kstest(base, "uniform").pvalue > 1e-3
-    for other in (dice.uniform(1, 2, ids), dice.uniform(2, 1, ids), np.roll(base, 1)):
+    for other in (dice.draw_uniform(1, 2, ids), dice.draw_uniform(2, 1, ids), np.roll(base, 1)):
         assert abs(np.corrcoef(base, other)[0, 1]) < 0.02
 
 
 @given(seed=st.integers(0, 2**53 - 1), step=st.integers(0, 2**31), ids=st.lists(st.integers(0, 300_000), max_size=5))
 def test_a_few_ids_have_the_same_noise_without_numpy(seed: int, step: int, ids: list[int]) -> None:
-    assert dice.noise(seed, step, ids) == pytest.approx(dice.gumbel(seed, step, np.array(ids, np.int32)), rel=1e-14)
+    assert dice.draw_noise(seed, step, ids) == pytest.approx(
+        dice.draw_gumbel(seed, step, np.array(ids, np.int32)), rel=1e-14
+    )
 
 
 @given(
@@ -99,4 +101,4 @@ def test_many_seeds_at_once_have_each_the_same_noise(seeds: list[int], step: int
     together = dice.gumbel_of_seeds(seeds, step, np.array(ids, np.int32))
     assert together.shape == (len(seeds), len(ids))
     for row, seed in zip(together, seeds, strict=True):
-        assert row.tolist() == dice.gumbel(seed, step, np.array(ids, np.int32)).tolist()
+        assert row.tolist() == dice.draw_gumbel(seed, step, np.array(ids, np.int32)).tolist()

@@ -91,7 +91,7 @@ def test_figures_are_those_that_are_counted_slowly(made: list[Pass]) -> None:
     figures = DraftFigures()
     for token in tokens_of(made):
         figures.add(token)
-    figures.end()
+    figures.end_run()
     outcomes = [at < min(each.accepted, each.tokens) for each in made for at in range(each.drafted)]
     rounds = [each for each in made if each.drafted]
     tokens = sum(each.tokens for each in made)
@@ -117,7 +117,7 @@ def test_figures_are_those_that_are_counted_slowly(made: list[Pass]) -> None:
 def test_columns_of_a_reply_give_the_same(made: list[Pass]) -> None:
     tokens, columns, figures = tokens_of(made), TokenColumns(), DraftFigures()
     for token in tokens:
-        columns.append(token)
+        columns.append_token(token)
         figures.add(columns[len(columns) - 1])
     assert rounds_of(columns) == rounds_of(tokens)
     assert [round_at(columns, at) for at in range(len(columns))] == [round_at(tokens, at) for at in range(len(tokens))]
@@ -131,12 +131,12 @@ def test_columns_of_a_reply_give_the_same(made: list[Pass]) -> None:
 def test_times_of_steps_can_be_compared_and_added_up(made: list[Pass], data: st.DataObject) -> None:
     columns, read, heats = TokenColumns(), list[float](), Heats("time", 8)
     for token in tokens_of(made):
-        columns.append(token)
+        columns.append_token(token)
         read += columns.row_us(len(columns) - 1, len(columns))
-        heats.of(columns)
+        heats.compute_heats(columns)
     rows = [each.decode_us // (1 + each.drafted) for each in made for _ in range(each.tokens)]
     assert read == rows
-    assert heats.of(columns) == Heats("time", 8).of(columns)
+    assert heats.compute_heats(columns) == Heats("time", 8).compute_heats(columns)
     begin, end = sorted(data.draw(st.integers(0, len(rows) + 2)) for _ in range(2))
     assert list(columns.row_us(begin, end)) == rows[begin:end]
     whole = sum(each.us * bool(each.drafted) + each.decode_us + each.sample_us * each.tokens for each in made)
@@ -146,12 +146,12 @@ def test_times_of_steps_can_be_compared_and_added_up(made: list[Pass], data: st.
 @given(st.lists(passes(), min_size=2, max_size=40))
 def test_the_rate_is_tokens_by_the_time_that_they_took(made: list[Pass]) -> None:
     chat, live = Conversation(), Live()
-    chat.grow("user", parent=None, at=0)
-    node = chat.grow("assistant", parent=1, at=0)
+    chat.grow_node("user", parent=None, at=0)
+    node = chat.grow_node("assistant", parent=1, at=0)
     for token in tokens_of(made):
-        live.take(token)
+        live.take_record(token)
         node.add(token)
-    opened = Live.of(chat, None)
+    opened = Live.restore_from(chat, None)
     known = len(node.tokens) <= Live.MEMORY
     later = made[1:]
     us = sum(each.us * bool(each.drafted) + each.decode_us + each.sample_us * each.tokens for each in later)
@@ -170,7 +170,7 @@ def test_a_round_that_runs_counts_what_is_decided() -> None:
         figures.add(token)
         seen.append((figures.accepted, figures.drafted, figures.round and figures.round.accepted))
     assert seen == [(0, 0, None), (1, 1, 1), (2, 2, 2), (3, 3, 3), (3, 7, 3)]
-    figures.end()
+    figures.end_run()
     assert (figures.accepted, figures.drafted) == (3, 7)
 
 
@@ -181,13 +181,13 @@ def test_a_reply_that_goes_on_begins_with_a_step_that_has_no_time() -> None:
     for tokens in (first, more):
         for token in tokens:
             figures.add(token)
-        figures.end()
+        figures.end_run()
     assert (figures.tokens, figures.drafted, figures.accepted, figures.passes) == (5, 3, 2, 4)
     assert figures.speed == pytest.approx(3e6 / (5 + 90 + 1 + 1 + 50 + 1))
 
 
 def test_nothing_is_known_of_nothing() -> None:
-    figures = DraftFigures.of(())
+    figures = DraftFigures.count_tokens(())
     known = (
         figures.acceptance, figures.acceptance_lately, figures.tokens_per_pass, figures.speed, figures.plain_speed,
         figures.gain, figures.round,

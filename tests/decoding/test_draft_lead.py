@@ -36,7 +36,7 @@ def test_each_lead_comes_to_the_share_that_was_right() -> None:
         at = random.choice(list(shares))
         counts.add(at, right=random.random() < shares[at])
     for at, share in shares.items():
-        assert counts.rate(at) == pytest.approx(share, abs=0.2)
+        assert counts.read_rate(at) == pytest.approx(share, abs=0.2)
     assert counts.mean == pytest.approx(0.7, abs=0.2)
 
 

@@ -14,14 +14,14 @@ from termchat.decoding.drafting import (
     Judge,
     Ngrams,
     breaks_even,
-    forecast,
-    gain,
+    forecast_drafts,
+    compute_gains,
     how_many,
 )
 
 COSTS = {2: 1.82, 3: 2.08, 4: 2.37, 6: 3.48, 8: 4.18, 12: 5.86, 16: 7.62}
 """T(n) of a small model with two threads."""
-TWO = BatchTimes(COSTS).of
+TWO = BatchTimes(COSTS).read_cost
 FOURS = {2: 1.67, 3: 2.19, 4: 1.45, 8: 2.87, 16: 3.37}
 """T(n) of a model of K-quants with slow memory: what four rows share, single ones read anew."""
 
@@ -44,13 +44,13 @@ def test_the_lookup_finds_what_comparing_one_by_one_finds(ids: list[int], count:
     endless = [*ids]
     while place and len(endless) < len(ids) + count:
         endless.append(endless[len(endless) - len(ids) + place])
-    assert ngrams.following(count) == (endless[len(ids) :] if place else [])
+    assert ngrams.read_following(count) == (endless[len(ids) :] if place else [])
 
 
 def drafted(ids: list[int], begin: int) -> tuple[float, int, int]:
     """A recorded reply `ids[begin:]` drafted by the rules: how many times as fast it is by the table, and how many tokens were
     drafted and taken."""
-    found = forecast(ids[:begin], ids[begin:], BatchTimes(COSTS))
+    found = forecast_drafts(ids[:begin], ids[begin:], BatchTimes(COSTS))
     return found.gain, found.drafted, found.accepted
 
 
@@ -81,9 +81,9 @@ def test_free_text_drafts_next_to_nothing_and_loses_nothing(seed: int) -> None:
 
 
 def test_break_even_is_where_the_gain_is_one() -> None:
-    for times in (TWO, BatchTimes(FOURS).of, BatchTimes().of, lambda rows: 1 + 0.02 * rows):
+    for times in (TWO, BatchTimes(FOURS).read_cost, BatchTimes().read_cost, lambda rows: 1 + 0.02 * rows):
         even = breaks_even(times, 15)
-        assert max(gain([even + 0.01] * 15, times)) > 1 >= max(gain([even - 0.01] * 15, times))
+        assert max(compute_gains([even + 0.01] * 15, times)) > 1 >= max(compute_gains([even - 0.01] * 15, times))
     assert 0.5 < breaks_even(TWO, 15) < 0.8
     assert breaks_even(TWO, 15, each=0.1) > breaks_even(TWO, 15)
     assert breaks_even(lambda rows: 1.5 * rows, 15) > 0.999
@@ -109,22 +109,22 @@ def test_no_draft_risks_more_than_was_gained_and_may_be_lost() -> None:
     ngrams = Ngrams(path, Judge())
     lengths = []
     for _ in range(4):
-        lengths.append(len(ngrams.propose(path, 15, times)))
-        ngrams.earn(1, TWO(1 + lengths[-1]))
+        lengths.append(len(ngrams.propose_ids(path, 15, times)))
+        ngrams.count_earned(1, TWO(1 + lengths[-1]))
     assert lengths == [3, 3, 0, 0], "what was lost in vain is not risked again"
-    ngrams.earn(12, 1.0)
-    assert len(ngrams.propose(path, 15, times)) == 7
+    ngrams.count_earned(12, 1.0)
+    assert len(ngrams.propose_ids(path, 15, times)) == 7
 
 
 def test_batch_times_are_those_that_were_seen() -> None:
     times = BatchTimes(COSTS)
-    assert all(before < after for before, after in pairwise(map(times.of, range(1, 17))))
+    assert all(before < after for before, after in pairwise(map(times.read_cost, range(1, 17))))
     for us in (1000, 990, 5000, 1010, 1000) * 4:  # one of them was disturbed
         times.add(1, us)
         times.add(8, us * 1.2)
-    assert times.of(8) == pytest.approx(1.2, rel=0.02)
-    assert times.of(16) == pytest.approx(times.of(8) * TWO(16) / TWO(8))
-    assert times.of(2) == 1.0, "a batch never costs less than a row"
+    assert times.read_cost(8) == pytest.approx(1.2, rel=0.02)
+    assert times.read_cost(16) == pytest.approx(times.read_cost(8) * TWO(16) / TWO(8))
+    assert times.read_cost(2) == 1.0, "a batch never costs less than a row"
 
 
 def test_a_machine_that_turns_slow_does_not_make_batches_dear() -> None:
@@ -134,15 +134,15 @@ def test_a_machine_that_turns_slow_does_not_make_batches_dear() -> None:
         times.add(1, 6000)
     for _ in range(40):  # a copy is drafted at length: no row is alone any more
         times.add(16, 20 * 6000 * TWO(16))
-    assert times.of(16) == TWO(16)
+    assert times.read_cost(16) == TWO(16)
 
 
 def test_batch_times_begin_with_what_was_measured() -> None:
     times = BatchTimes({1: 1.0, 2: 1.1, 4: 1.2, 8: 1.4, 16: 2.0})
-    assert [times.of(rows) for rows in (1, 2, 4, 8, 12, 16)] == pytest.approx([1, 1.1, 1.2, 1.4, 1.7, 2.0])
-    assert breaks_even(times.of, 15) < 0.2
+    assert [times.read_cost(rows) for rows in (1, 2, 4, 8, 12, 16)] == pytest.approx([1, 1.1, 1.2, 1.4, 1.7, 2.0])
+    assert breaks_even(times.read_cost, 15) < 0.2
     short = BatchTimes({4: 2.0})
-    assert (short.of(2), short.of(16)) == pytest.approx((4 / 3, 6.0))
+    assert (short.read_cost(2), short.read_cost(16)) == pytest.approx((4 / 3, 6.0))
     for nonsense in ({}, {8: float("nan")}, {0: 3.0, -4: 2.0, 8: float("inf")}):
         assert not BatchTimes(nonsense).measured
 
@@ -150,19 +150,19 @@ def test_batch_times_begin_with_what_was_measured() -> None:
 def test_rows_beyond_a_multiple_of_four_cost_what_single_rows_do() -> None:
     times = BatchTimes(FOURS)
     really = {5: 2.10, 6: 2.44, 12: 3.61}  # not among those that were measured to begin with
-    assert all(times.of(rows) == time for rows, time in FOURS.items())
-    assert all(time * 0.85 < times.of(rows) < time * 1.27 for rows, time in really.items())
-    assert times.of(4) < times.of(2) < times.of(3) < times.of(7)
-    assert times.of(8) < times.of(7), "seven are four and three"
+    assert all(times.read_cost(rows) == time for rows, time in FOURS.items())
+    assert all(time * 0.85 < times.read_cost(rows) < time * 1.27 for rows, time in really.items())
+    assert times.read_cost(4) < times.read_cost(2) < times.read_cost(3) < times.read_cost(7)
+    assert times.read_cost(8) < times.read_cost(7), "seven are four and three"
     straight = BatchTimes({2: 2.0, 3: 3.0, 4: 4.0, 8: 8.0, 16: 16.0})
-    assert [straight.of(rows) for rows in range(1, 17)] == pytest.approx(list(range(1, 17)))
-    assert BatchTimes({2: 1.7, 4: 1.5}).of(3) == pytest.approx(2.4), "three are not between two and four"
+    assert [straight.read_cost(rows) for rows in range(1, 17)] == pytest.approx(list(range(1, 17)))
+    assert BatchTimes({2: 1.7, 4: 1.5}).read_cost(3) == pytest.approx(2.4), "three are not between two and four"
 
 
 @pytest.mark.parametrize("rate", [0.6, 0.8, 0.9, 0.95, 1.0])
 def test_drafts_fill_the_fours(rate: float) -> None:
-    assert how_many([rate] * 15, BatchTimes(FOURS).of) in (3, 7, 11, 15)
-    assert how_many([rate] * 6, BatchTimes(FOURS).of) == 3
+    assert how_many([rate] * 15, BatchTimes(FOURS).read_cost) in (3, 7, 11, 15)
+    assert how_many([rate] * 6, BatchTimes(FOURS).read_cost) == 3
 
 
 def test_costs_that_are_guessed_decide_nothing() -> None:
@@ -171,14 +171,14 @@ def test_costs_that_are_guessed_decide_nothing() -> None:
     assert not guessed.measured
     for us in (1000, 3000) * 9:  # every batch is disturbed
         guessed.add(1 if us == 1000 else 4, us * 4)
-    assert guessed.of(4) == pytest.approx(3.0)
+    assert guessed.read_cost(4) == pytest.approx(3.0)
     assert guessed.breaks_even(15) is None
     for step in range(Judge.IDLE):
-        judge.guess(right=step % 8 == 0)
-        judge.plain(lambda: guessed.breaks_even(15))
+        judge.count_guess(right=step % 8 == 0)
+        judge.count_plain(lambda: guessed.breaks_even(15))
     assert (judge.why, judge.rests) == ("", False)
     while not judge.rests:  # what really was lost is another thing
-        judge.round(7, 1, guessed.of(8), lambda: guessed.breaks_even(15))
+        judge.count_round(7, 1, guessed.read_cost(8), lambda: guessed.breaks_even(15))
     assert judge.why == "accepted 14%"
 
 
@@ -186,25 +186,25 @@ def test_drafts_that_do_not_pay_are_switched_off_and_tried_again() -> None:
     judge, rests = Judge(), []
     for _ in range(3):
         while not judge.rests:
-            judge.round(7, 1, TWO(8), lambda: 0.61)
+            judge.count_round(7, 1, TWO(8), lambda: 0.61)
         assert judge.why == "accepted 14%, breaks even at 61%"
         rests.append(0)
         while judge.rests:
-            judge.plain(lambda: 0.61)
+            judge.count_plain(lambda: 0.61)
             rests[-1] += 1
         assert judge.why == ""
     assert rests == [32, 64, 128]
     for _ in range(40):
-        judge.round(7, 7, TWO(8), lambda: 0.61)
+        judge.count_round(7, 7, TWO(8), lambda: 0.61)
     assert not judge.rests
 
 
 def test_it_is_told_that_what_could_be_drafted_is_mostly_wrong() -> None:
     judge = Judge()
     for step in range(Judge.IDLE):
-        judge.guess(right=step % 8 == 0)
-        judge.plain(lambda: 0.61)
+        judge.count_guess(right=step % 8 == 0)
+        judge.count_plain(lambda: 0.61)
     assert judge.why == "accepted 12%, breaks even at 61%"
     assert not judge.rests
-    judge.round(3, 3, TWO(4), lambda: 0.61)
+    judge.count_round(3, 3, TWO(4), lambda: 0.61)
     assert judge.why == ""

@@ -30,7 +30,7 @@ def test_found_where_a_search_by_hand_finds_them(parts: list[tuple[list[int], in
     ids = [token for part, times in parts for token in part * times]
     finder = LoopFinder()
     for at, token in enumerate(ids, 1):
-        finder.extend([token])
+        finder.extend_ids([token])
         assert (finder.current is not None) == loops(ids[:at])
         if finder.current is not None:
             begin, end, period = finder.current
@@ -48,9 +48,9 @@ def test_taken_together_or_one_by_one_they_are_the_same_loops(
     ids = [token for part, times in parts for token in part * times]
     one_by_one, together = LoopFinder(), LoopFinder()
     for token in ids:
-        one_by_one.extend([token])
+        one_by_one.extend_ids([token])
     for size in [*sizes, len(ids)]:
-        together.extend(ids[together.count : together.count + size])
+        together.extend_ids(ids[together.count : together.count + size])
     assert (together.count, together.current, together.ended) == (len(ids), one_by_one.current, one_by_one.ended)
 
 
@@ -58,9 +58,9 @@ def test_taken_together_or_one_by_one_they_are_the_same_loops(
 def test_a_loop_has_its_border_and_its_extent(period: int) -> None:
     ids = [*range(1000, 1050), *(list(range(period)) * 300)[: max(TIMES * period, TOKENS)]]
     finder = LoopFinder()
-    finder.extend(ids[:-1])
+    finder.extend_ids(ids[:-1])
     assert finder.current is None
-    finder.extend([ids[-1]])
+    finder.extend_ids([ids[-1]])
     assert finder.current == Repetition(50, len(ids), period)
     finder.extend([7_000])
     assert finder.current is None
@@ -88,7 +88,7 @@ def test_nothing_is_found_where_nothing_repeats(kind: str) -> None:
     numbers: dict[str, int] = {}
     finder = LoopFinder()
     found = re.findall(r" ?[A-Za-z]+|\d|\s+|[^\w\s]+|\w", TEXTS[kind])
-    finder.extend(numbers.setdefault(piece, len(numbers)) for piece in found)
+    finder.extend_ids(numbers.setdefault(piece, len(numbers)) for piece in found)
     assert finder.count > 60
     assert not finder.ended
     assert finder.current is None
@@ -96,5 +96,5 @@ def test_nothing_is_found_where_nothing_repeats(kind: str) -> None:
 
 def test_ids_of_any_file_do_no_harm() -> None:
     finder = LoopFinder()
-    finder.extend([-1, 2**31 - 1, 0x10FFFF, 0xD800] * 40)
+    finder.extend_ids([-1, 2**31 - 1, 0x10FFFF, 0xD800] * 40)
     assert finder.current == Repetition(0, 160, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from termchat.decoding.parting import parting
+from termchat.decoding.parting import find_parting
 from termchat.decoding.records import Candidate, Token
 from tests.made_records import token
 
@@ -31,5 +31,5 @@ def drawn(id: int, shift: float, near_tie: bool | None, *, forced: bool = False)
 def test_a_near_tie_is_told_where_the_logits_differ(
     ties: tuple[bool | None, bool | None], shift: float, forced: bool, told: bool
 ) -> None:
-    found = parting(drawn(0, 0.0, ties[0]), drawn(1, shift, ties[1], forced=forced))
+    found = find_parting(drawn(0, 0.0, ties[0]), drawn(1, shift, ties[1], forced=forced))
     assert str(found).endswith(TIE) is found.tie is told

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.answers import AnswerError, answer_reader
-from termchat.decoding.ranking import Walked, agreement, left_out, rank_best, rank_votes, tally
+from termchat.decoding.ranking import Walked, compute_agreement, left_out, rank_best, rank_votes, count_votes
 
 VOTES = [
     Walked(0, "3 apples and 4 are 7", 10, -8.0, "end"),
@@ -31,9 +31,9 @@ def test_the_last_match_is_the_vote_and_unfinished_walks_have_none() -> None:
         (6, None, None), (7, None, None), (4, None, None), (3, None, None),
     ]  # fmt: skip
     assert [one.score for one in ranking.walks] == [2.0] * 4 + [None] * 4
-    lines = tally(ranking, {one.walk: one.text for one in VOTES})
+    lines = count_votes(ranking, {one.walk: one.text for one in VOTES})
     assert [(line.text, line.votes, line.walks) for line in lines] == [("12", 2, (5, 1)), ("7", 2, (2, 0))]
-    assert agreement(lines) == 0.5
+    assert compute_agreement(lines) == 0.5
     assert left_out(ranking) == [3, 4, 6, 7]
 
 
@@ -41,10 +41,10 @@ def test_more_votes_win_over_likelier_words() -> None:
     walks = [
         Walked(walk, text, 2, logprob, "end") for walk, (text, logprob) in enumerate([("A", -9), ("B", -1), ("A", -8)])
     ]
-    lines = tally(ranking := rank_votes(walks, "[AB]"), {})
+    lines = count_votes(ranking := rank_votes(walks, "[AB]"), {})
     assert [(one.walk, one.mean_logprob) for one in ranking.walks] == [(2, -4.0), (0, -4.5), (1, -0.5)]
-    assert agreement(lines) == pytest.approx(2 / 3)
-    assert agreement([]) is None
+    assert compute_agreement(lines) == pytest.approx(2 / 3)
+    assert compute_agreement([]) is None
 
 
 def test_the_best_is_the_likeliest_for_its_length() -> None:
@@ -64,7 +64,7 @@ def test_where_none_ended_by_itself_all_are_compared() -> None:
 
 def test_equal_replies_are_one_line_with_their_number() -> None:
     walks = [Walked(walk, text, 2, -walk, "end") for walk, text in enumerate(["Paris", "Rome", "Paris"])]
-    lines = tally(rank_best(walks), {one.walk: one.text for one in walks})
+    lines = count_votes(rank_best(walks), {one.walk: one.text for one in walks})
     assert [(line.text, line.votes) for line in lines] == [("Paris", 2), ("Rome", 1)]
 
 
@@ -83,7 +83,7 @@ def test_the_tally_is_a_count(texts: list[str], data: st.DataObject) -> None:
     ]
     last = {"the answer is 1": "1", "2 or 1": "1", "1 and 2": "2", "none": None, "3": "3"}
     counted = [last[text] for text, over in zip(texts, ended, strict=True) if over and last[text]]
-    lines = tally(rank_votes(walks, r"\d"), {})
+    lines = count_votes(rank_votes(walks, r"\d"), {})
     assert {line.text: line.votes for line in lines} == {answer: counted.count(answer) for answer in set(counted)}
     assert [line.votes for line in lines] == sorted((line.votes for line in lines), reverse=True)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding import dice
 from termchat.decoding.records import Candidate, Stage, Token
-from termchat.decoding.redraw import redrawn
+from termchat.decoding.redraw import redraw_step
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.decoding.stage_state import MU, SUM, WEIGHT, state_of
 from tests.engine.native_chains import run_natively
@@ -26,7 +26,7 @@ def natively(
 ) -> int:
     left = run_natively(logits, knobs, past, seed=seed, step=step, state=state)
     scores = left.logits.astype(np.float64)
-    return int(left.ids[(scores - scores.max() + dice.gumbel(seed, step, left.ids)).argmax()])
+    return int(left.ids[(scores - scores.max() + dice.draw_gumbel(seed, step, left.ids)).argmax()])
 
 
 def on_record(logits: NDArray[np.float32], chosen: int, count: int, step: int) -> Token:
@@ -65,7 +65,7 @@ def test_what_it_says_is_what_the_whole_chain_draws() -> None:
         seed, step = int(draw.integers(2**53)), case % 50
         first, second = any_knobs(draw), any_knobs(draw)
         token = on_record(logits, natively(logits, past, first, seed, step, state_of(first, STATE)), 20, step)
-        found = redrawn(token, past, second, seed, STATE)
+        found = redraw_step(token, past, second, seed, STATE)
         said[found is not None] += 1
         if found is not None:
             assert found == natively(logits, past, second, seed, step, state_of(second, STATE)), (case, second)
@@ -80,29 +80,29 @@ def test_the_default_chain_of_a_sharp_distribution_is_decided() -> None:
         logits[draw.integers(0, 1_500, 5)] += 9
         knobs = SamplerSettings()
         token = on_record(logits, natively(logits, [], knobs, 5, step, {}), 20, step)
-        decided += redrawn(token, [], knobs, 5, {}) == token.id
+        decided += redraw_step(token, [], knobs, 5, {}) == token.id
     assert decided > 180  # in the others the tokens of top_k that are not on record decide
 
 
 def test_a_flat_distribution_without_a_cut_is_not_decided() -> None:
     token = on_record(np.zeros(1_500, np.float32), 3, 20, 0)
-    assert redrawn(token, [], SamplerSettings(top_k=0, top_p=1.0, min_p=0.0), 1, {}) is None
+    assert redraw_step(token, [], SamplerSettings(top_k=0, top_p=1.0, min_p=0.0), 1, {}) is None
 
 
 @pytest.mark.parametrize("knobs", [{"dry_multiplier": 0.8}, {"mirostat": 1}])
 def test_what_needs_more_than_the_record_is_not_decided(knobs: dict[str, Any]) -> None:
     logits = np.array([9.0] + [0.0] * 99, np.float32)
-    assert redrawn(on_record(logits, 0, 20, 0), [], SamplerSettings(), 1, {}) == 0
-    assert redrawn(on_record(logits, 0, 20, 0), [], SamplerSettings(**knobs), 1, {}) is None
+    assert redraw_step(on_record(logits, 0, 20, 0), [], SamplerSettings(), 1, {}) == 0
+    assert redraw_step(on_record(logits, 0, 20, 0), [], SamplerSettings(**knobs), 1, {}) is None
 
 
 def test_refused_ids_are_not_drawn() -> None:
     logits = np.array([9.0, 8.0, *[-9.0] * 98], np.float32)
     greedy = SamplerSettings(temperature=0.0)
     token = on_record(logits, 0, 20, 0)
-    assert redrawn(token, [], greedy, 1, {}) == 0
-    assert redrawn(token, [], greedy, 1, {}, {0}) == 1
-    assert redrawn(token, [], greedy, 1, {}, {candidate.id for candidate in token.candidates}) is None
+    assert redraw_step(token, [], greedy, 1, {}) == 0
+    assert redraw_step(token, [], greedy, 1, {}, {0}) == 1
+    assert redraw_step(token, [], greedy, 1, {}, {candidate.id for candidate in token.candidates}) is None
     assert math.isclose(math.fsum(math.exp(c.logprob) for c in token.candidates), 1, abs_tol=1e-4)
 
 
@@ -110,5 +110,5 @@ def test_tokens_off_the_record_that_a_penalty_rewards_decide_nothing() -> None:
     logits = np.array([9.0, 8.0, *[-9.0] * 98], np.float32)
     token = on_record(logits, 0, 20, 0)
     rewarding = msgspec.structs.replace(SamplerSettings(), frequency_penalty=-10.0)
-    assert redrawn(token, [97], rewarding, 1, {}) is None
-    assert redrawn(token, [1], rewarding, 1, {}) == 1
+    assert redraw_step(token, [97], rewarding, 1, {}) is None
+    assert redraw_step(token, [1], rewarding, 1, {}) == 1

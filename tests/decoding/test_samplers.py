@@ -94,13 +94,13 @@ def test_a_choice_moves_from_word_to_word_and_stops_at_the_ends(moves: list[tupl
 @pytest.mark.parametrize("bad", ["smollm2", "", 1, None, True])
 def test_a_choice_takes_no_other_word(bad: object) -> None:
     with pytest.raises(KnobError, match="draft must be one of off, ngram, model, auto, not "):
-        Tuning().turned({"draft": bad})
+        Tuning().turn_knobs({"draft": bad})
     assert KNOBS["draft"].parse(" Auto ") == "auto"
 
 
 def test_who_drafts_is_told_only_while_somebody_does() -> None:
     assert Tuning().drafts is Tuning(draft_max=3).drafts is None
-    assert Tuning().turned({"draft": "ngram", "draft_max": 3}).drafts == DraftSettings("ngram", 3)
+    assert Tuning().turn_knobs({"draft": "ngram", "draft_max": 3}).drafts == DraftSettings("ngram", 3)
 
 
 @given(st.sampled_from(NUMERIC), st.integers(-30, 30))
@@ -154,13 +154,13 @@ def test_escape_and_back(text: str) -> None:
 
 
 def test_turned_checks_names_and_values() -> None:
-    tuning = Tuning().turned({"temperature": 0, "stop": ["x"], "max_tokens": 5})
+    tuning = Tuning().turn_knobs({"temperature": 0, "stop": ["x"], "max_tokens": 5})
     assert tuning.temperature == 0.0
     assert tuning.conditions() == (Stop("x"), Length(5))
     with pytest.raises(KnobError, match="temperature must be a number from 0 to 5, not 9"):
-        tuning.turned({"temperature": 9})
+        tuning.turn_knobs({"temperature": 9})
     with pytest.raises(KnobError, match="unknown knob 'heat'"):
-        tuning.turned({"heat": 1})
+        tuning.turn_knobs({"heat": 1})
 
 
 def test_a_knob_that_goes_below_nothing_steps_there() -> None:

@@ -56,9 +56,9 @@ def test_every_stage_can_be_built_and_computed_again() -> None:
 )
 def test_a_stage_is_active_when_it_can_change_anything(changes: dict[str, Any], active: list[str]) -> None:
     settings = Tuning(**{name: getattr(OFF, name) for name in OFF.__struct_fields__} | changes).samplers()
-    assert [stage.name for stage in STAGES.values() if stage.active(settings)] == [*active, DICE]
-    assert STAGES["penalties"].window(settings) == (64 if "penalties" in active else 0)
-    masking = [stage.name for stage in STAGES.values() if stage.masks(settings) and stage.active(settings)]
+    assert [stage.name for stage in STAGES.values() if stage.is_active(settings)] == [*active, DICE]
+    assert STAGES["penalties"].find_window(settings) == (64 if "penalties" in active else 0)
+    masking = [stage.name for stage in STAGES.values() if stage.masks(settings) and stage.is_active(settings)]
     assert masking == active * ("temperature" in active)
 
 
@@ -84,8 +84,8 @@ ORDER = ("penalties", SIGMA.name, "top_k", "top_p", "min_p", "temperature")
 @pytest.fixture
 def sigma(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage between the penalties and top_k that needs the whole vocabulary and masks, with a constant for a knob."""
-    active = SamplerStage.active
-    monkeypatch.setattr(SamplerStage, "active", lambda self, s: s.top_k == 40 if self is SIGMA else active(self, s))
+    active = SamplerStage.is_active
+    monkeypatch.setattr(SamplerStage, "is_active", lambda self, s: s.top_k == 40 if self is SIGMA else active(self, s))
     monkeypatch.setitem(stages.STAGES, SIGMA.name, SIGMA)
 
     def apply(row: arithmetic.Surviving, *_: object) -> arithmetic.Surviving:
@@ -100,14 +100,14 @@ def test_a_stage_more_is_in_the_chain_the_record_and_why_not() -> None:
     logits = np.random.default_rng(1).normal(0, 3, 50_000).astype(np.float32)
     settings = SamplerSettings(order=ORDER)
     chain = Chain(settings, len(logits), [])
-    assert chain.needs() is None
+    assert chain.count_needed() is None
     observer = Observer(len(logits), [2], Labels(len(logits), str), 20)
     drawn = observer.draw(logits, chain, seed=3, step=0)
     chain.close()
     assert [stage.name for stage in drawn.stages] == [*ORDER, "dice"]
     left = int((logits >= logits.max() - 1.5 * logits.std()).sum())
     assert [stage.survivors for stage in drawn.stages][:3] == [50_000, left, min(left, 40)]
-    found = whynot.explain(logits, int(logits.argmin()), [], settings, 3, 0, str)
+    found = whynot.explain_token(logits, int(logits.argmin()), [], settings, 3, 0, str)
     assert [(stage.name, stage.survivors) for stage in found.stages] == [
         (stage.name, stage.survivors) for stage in drawn.stages
     ]

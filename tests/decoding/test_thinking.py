@@ -23,7 +23,7 @@ GPT_OSS = '{{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thin
 
 def phases(parser: PhaseParser, parts: list[bytes]) -> list[Phase]:
     """Those of the tokens, where what was not known at once is what came to be known."""
-    found = [parser.push(part) for part in parts]
+    found = [parser.push_piece(part) for part in parts]
     return [next((later for later in found[at:] if later is not None), "answer") for at in range(len(found))]
 
 
@@ -55,18 +55,18 @@ def test_thoughts_are_the_same_wherever_tokens_are_cut(text: str, cuts: list[int
 
 def test_what_may_become_a_tag_is_not_known_yet() -> None:
     parser = PhaseParser(TAGS)
-    assert [parser.push(part) for part in (b"\n", b"<th", b"ink>", b"a", b"</think>", b"b")] == [
+    assert [parser.push_piece(part) for part in (b"\n", b"<th", b"ink>", b"a", b"</think>", b"b")] == [
         None, None, "thinking", "thinking", "thinking", "answer",
     ]  # fmt: skip
     parser = PhaseParser(TAGS)
-    assert [parser.push(part) for part in (b"<", b"b>", b"<think>")] == [None, "answer", "answer"]
+    assert [parser.push_piece(part) for part in (b"<", b"b>", b"<think>")] == [None, "answer", "answer"]
     assert parser.thought == 0
 
 
 def test_a_reply_begins_inside_only_where_the_prompt_has_left_the_tag_open() -> None:
     assert PhaseParser(TAGS, b"assistant\n<think>\n").phase == "thinking"
     assert PhaseParser(TAGS, b"assistant\n<think>\n\n</think>\n\n").phase is None
-    assert PhaseParser(None, b"<think>").push(b"a") == "answer"
+    assert PhaseParser(None, b"<think>").push_piece(b"a") == "answer"
 
 
 def test_templates_name_the_tags() -> None:
@@ -95,5 +95,5 @@ def test_the_knob_takes_words_and_numbers() -> None:
 def test_only_a_number_is_a_budget() -> None:
     wanted = {"auto": (None, ()), "off": (False, ()), "on": (True, ()), "9": (True, (ThinkingBudget(9),))}
     for word, (thinks, conditions) in wanted.items():
-        tuning = Tuning().turned({"think": KNOBS["think"].parse(word)})
+        tuning = Tuning().turn_knobs({"think": KNOBS["think"].parse(word)})
         assert (tuning.thinks, tuning.conditions()) == (thinks, conditions)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Quantity, parse
 from termchat.decoding.rules import Rules
-from termchat.decoding.units import UnitCounter, beginning, ends_sentence
+from termchat.decoding.units import UnitCounter, decode_beginning, ends_sentence
 from tests.decoding.byte_pieces import pieces
 from tests.made_records import step
 
@@ -45,8 +45,8 @@ def test_each_sentence_is_met_once_and_soon_in_any_pieces(script: str, cuts: lis
         rules = Rules([parse(f"stop after {number + 1} sentences")])
         met = []
         for at, (piece, said) in enumerate(zip([*tokens, b""], places, strict=True)):
-            met += [said] if rules.before(at, step(), 0.0, piece) is not None else []
-            rules.after(piece)
+            met += [said] if rules.check_before(at, step(), 0.0, piece) is not None else []
+            rules.check_after(piece)
         border = len("".join(sentences[: number + 1]).encode())
         first = bisect_left(places, border)
         assert len(met) == 1
@@ -60,11 +60,11 @@ def test_each_ends_before_the_token_that_follows(script: str) -> None:
         said = "".join(SENTENCES[script][: number + 1])
         rest = "".join(SENTENCES[script])[len(said) :]
         for at, character in enumerate(said):
-            assert rules.before(at, step(), 0.0, (said[at:] + rest).encode()) is None, (said[:at], sentence)
-            rules.after(character.encode())
-        assert rules.before(len(said), step(), 0.0, rest.encode()) is not None, said
-        rules.after(rest.encode())
-        assert rules.before(len(said) + 1, step(), 0.0) is None  # once
+            assert rules.check_before(at, step(), 0.0, (said[at:] + rest).encode()) is None, (said[:at], sentence)
+            rules.check_after(character.encode())
+        assert rules.check_before(len(said), step(), 0.0, rest.encode()) is not None, said
+        rules.check_after(rest.encode())
+        assert rules.check_before(len(said) + 1, step(), 0.0) is None  # once
 
 
 TEXT = "One\ntwo\n\n  \nthree\r\n- four\n\n\nfive"
@@ -77,10 +77,10 @@ TEXT = "One\ntwo\n\n  \nthree\r\n- four\n\n\nfive"
 def test_lines_and_paragraphs_end_where_something_was_on_them(unit: Quantity, ends: list[str]) -> None:
     found, counter, count = [], UnitCounter(unit), 0
     for at in range(len(TEXT) + 1):
-        now = counter.count(TEXT[at:])
+        now = counter.count_ended(TEXT[at:])
         found += [TEXT[:at]] * (now - count)
         count = now
-        counter.push(TEXT[at : at + 1])
+        counter.push_text(TEXT[at : at + 1])
     assert found == ends
 
 
@@ -89,27 +89,27 @@ def test_counted_in_pieces_or_at_once_there_are_as_many(text: str, cuts: list[in
     """Where each piece knows the whole rest of the text."""
     for unit in ("sentences", "lines", "paragraphs"):
         at_once, bit_by_bit = UnitCounter(unit), UnitCounter(unit)
-        at_once.push(text)
+        at_once.push_text(text)
         places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
         for begin, end in pairwise(places):
-            bit_by_bit.count(text[begin:])
-            bit_by_bit.push(text[begin:end])
-        assert bit_by_bit.count("") == at_once.count("")
+            bit_by_bit.count_ended(text[begin:])
+            bit_by_bit.push_text(text[begin:end])
+        assert bit_by_bit.count_ended("") == at_once.count_ended("")
 
 
 def test_half_a_character_may_close_quotes() -> None:
     first = "」".encode()[:2]
-    assert not ends_sentence("「走。", beginning(first))
-    assert ends_sentence("走。", beginning("她".encode()[:1]))
-    assert beginning(b"") == ""
-    assert beginning("é a".encode()) == "é a"
+    assert not ends_sentence("「走。", decode_beginning(first))
+    assert ends_sentence("走。", decode_beginning("她".encode()[:1]))
+    assert decode_beginning(b"") == ""
+    assert decode_beginning("é a".encode()) == "é a"
 
 
 def test_the_cost_does_not_grow_with_a_text_that_has_no_end() -> None:
     counter = UnitCounter("sentences")
     longest = 0
     for _ in range(5000):
-        counter.push(" word")
-        counter.count(" word")
+        counter.push_text(" word")
+        counter.count_ended(" word")
         longest = max(longest, len(counter._open))
     assert longest < 600

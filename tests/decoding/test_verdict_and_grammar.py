@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from termchat.decoding.constraint import Constraint, TextError, choice
+from termchat.decoding.constraint import Constraint, TextError, make_choice
 from termchat.decoding.constraint_check import END_BYTE, byte_tokenizer, check, grammar_of
 from termchat.decoding.verdict import allowed_after, verdict_on
 
@@ -153,7 +153,7 @@ def test_what_an_expression_lets_through_is_valid(pattern: str, rng: Random) -> 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_what_a_choice_lets_through_is_valid(texts: list[str], rng: Random) -> None:
-    agree(choice(texts), rng)
+    agree(make_choice(texts), rng)
 
 
 KEYWORDS = st.sampled_from([

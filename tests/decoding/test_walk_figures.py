@@ -22,7 +22,7 @@ def grams(reply: list[int], n: int) -> list[tuple[int, ...]]:
 def test_the_figures_of_one_reply(tokens: list[tuple[int, float, float]]) -> None:
     figures = WalkFigures()
     for token in tokens:
-        figures.append(*token)
+        figures.append_token(*token)
     ids = [token[0] for token in tokens]
     logprobs = np.array([token[1] for token in tokens])
     assert figures.tokens == len(tokens)
@@ -32,18 +32,18 @@ def test_the_figures_of_one_reply(tokens: list[tuple[int, float, float]]) -> Non
     assert figures.mean_entropy == pytest.approx(np.mean([token[2] for token in tokens]))
     for n in DISTINCT:
         found = grams(ids, n)
-        assert figures.distinct(n) == (pytest.approx(len(set(found)) / len(found)) if found else None)
+        assert figures.count_distinct(n) == (pytest.approx(len(set(found)) / len(found)) if found else None)
 
 
 def test_what_is_not_known_is_absent() -> None:
     figures = WalkFigures()
-    assert (figures.mean_logprob, figures.perplexity, figures.mean_entropy, figures.distinct(1)) == (None,) * 4
-    figures.append(5, -1.0, 2.0)
-    figures.append(6, None, float("nan"))
+    assert (figures.mean_logprob, figures.perplexity, figures.mean_entropy, figures.count_distinct(1)) == (None,) * 4
+    figures.append_token(5, -1.0, 2.0)
+    figures.append_token(6, None, float("nan"))
     assert (figures.mean_logprob, figures.perplexity, figures.mean_entropy) == (None,) * 3
-    assert (figures.tokens, figures.distinct(1), figures.distinct(3)) == (2, 1.0, None)
+    assert (figures.tokens, figures.count_distinct(1), figures.count_distinct(3)) == (2, 1.0, None)
     figures = WalkFigures()
-    figures.append(5, -1e6, 2.0)
+    figures.append_token(5, -1e6, 2.0)
     assert figures.perplexity is None  # no float
 
 
@@ -54,7 +54,7 @@ def test_how_much_replies_are_alike(replies: list[list[int]], random: object) ->
     random.shuffle(order)  # type: ignore[attr-defined]
     came = Counter[int]()
     for walk in order:
-        figures.append(walk, replies[walk][came[walk]], -1.0, 1.0)
+        figures.append_token(walk, replies[walk][came[walk]], -1.0, 1.0)
         came[walk] += 1
     precisions = []
     for walk, reply in enumerate(replies):
@@ -74,9 +74,9 @@ def test_two_halves_that_are_alike_by_hand() -> None:
     figures = GroupFigures()
     for walk, reply in enumerate(([1, 2, 3, 4, 5], [1, 2, 3, 9, 9], [1, 2, 8, 4, 5])):
         for id in reply:
-            figures.append(walk, id, -0.5, 1.0)
+            figures.append_token(walk, id, -0.5, 1.0)
     # 123 234 345, 123 239 399, 128 284 845: one of three in each of the first two
     assert figures.self_overlap == pytest.approx((1 / 3 + 1 / 3 + 0) / 3)
     assert figures.trie.first_parted == 2
     assert figures.trie.shared == pytest.approx(8 / 15)  # 1 2 three times, and 3 twice
-    assert (figures.trie.different, figures.of[1].distinct(2)) == (3, 1.0)
+    assert (figures.trie.different, figures.of[1].count_distinct(2)) == (3, 1.0)

@@ -26,15 +26,15 @@ from termchat.decoding.walk_plan import (
 
 
 def labels(plan: WalkPlan) -> list[str]:
-    return [plan.label(walk) for walk in range(plan.group.size)]
+    return [plan.label_walk(walk) for walk in range(plan.group.size)]
 
 
 def seeds(plan: WalkPlan, first: int = 40) -> list[int]:
-    return [plan.seed(first, walk) for walk in range(plan.group.size)]
+    return [plan.choose_seed(first, walk) for walk in range(plan.group.size)]
 
 
 def tuning(plan: WalkPlan, base: Tuning, first_seed: int, walk: int) -> Tuning:
-    return base.turned(plan.changes[walk] | {"seed": plan.seed(first_seed, walk)})
+    return base.turn_knobs(plan.changes[walk] | {"seed": plan.choose_seed(first_seed, walk)})
 
 
 def test_each_walk_has_the_next_seed_or_all_the_same() -> None:
@@ -66,10 +66,10 @@ def test_a_walk_is_the_chats_settings_with_its_own_knobs_and_seed() -> None:
 
 def test_the_group_says_all_that_the_plan_says() -> None:
     plan = grid(parse_grid(["temp 0 1"]), runs=3, same_dice=True)
-    assert plan.numbered(5).group == Group(5, "grid", 6, (GridKnob("temperature", (0, 1)),), 3, True)
-    assert vote(8, "$.a").numbered(6).group == Group(6, "vote", 8, (), 8, False, "$.a")
+    assert plan.set_number(5).group == Group(5, "grid", 6, (GridKnob("temperature", (0, 1)),), 3, True)
+    assert vote(8, "$.a").set_number(6).group == Group(6, "vote", 8, (), 8, False, "$.a")
     settings = BeamSettings(4, n_best=2)
-    assert beams(settings).numbered(7).group == Group(7, "beams", 2, (), 2, beams=settings)
+    assert beams(settings).set_number(7).group == Group(7, "beams", 2, (), 2, beams=settings)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.records import Explanation
 from termchat.decoding.samplers import KNOBS, SamplerSettings
-from termchat.decoding.whynot import explain
+from termchat.decoding.whynot import explain_token
 from tests.engine.native_chains import run_natively
 
 Logits = NDArray[np.float32]
@@ -26,7 +26,7 @@ def drawn(logits: Logits, past: list[int], knobs: SamplerSettings) -> int:
     left = run_natively(logits, knobs, past)
     scores = left.logits.astype(np.float64)
     scores -= scores.max()
-    return int(left.ids[(scores + dice.gumbel(SEED, STEP, left.ids)).argmax()])
+    return int(left.ids[(scores + dice.draw_gumbel(SEED, STEP, left.ids)).argmax()])
 
 
 def kept(logits: Logits, past: list[int], knobs: SamplerSettings, token: int) -> bool:
@@ -34,7 +34,7 @@ def kept(logits: Logits, past: list[int], knobs: SamplerSettings, token: int) ->
 
 
 def why(logits: Logits, token: int, past: list[int], knobs: SamplerSettings) -> Explanation:
-    return explain(logits, token, past, knobs, SEED, STEP, str)
+    return explain_token(logits, token, past, knobs, SEED, STEP, str)
 
 
 def turned(knobs: SamplerSettings, **change: float) -> SamplerSettings:
@@ -85,7 +85,7 @@ def test_stages_are_those_of_llama_cpp(step: tuple[Logits, int, list[int], Sampl
     assert found.logit == logits[token]
     assert found.logprob == pytest.approx(np.log(row[token]), abs=1e-9)
     assert found.rank == int((logits > logits[token]).sum())
-    assert found.noise == dice.gumbel(SEED, STEP, np.array([token], np.int32))[0]
+    assert found.noise == dice.draw_gumbel(SEED, STEP, np.array([token], np.int32))[0]
     for i, stage in enumerate(found.stages[:-1]):
         later = {name: KNOBS[name].off for name in ("top_k", "top_p", "min_p", "temperature")[i:]}
         left = run_natively(logits, turned(knobs, **later), past)
@@ -185,7 +185,7 @@ def test_temperatures_win_where_a_scan_says_so(step: tuple[Logits, int, list[int
 
 def test_only_greedy_may_be_what_it_takes() -> None:
     """The highest by a hair, with dice so far behind that any temperature above 0 gives it to the second."""
-    second, first = sorted((14, 15), key=lambda token: -dice.gumbel(SEED, STEP, np.array([token], np.int32))[0])
+    second, first = sorted((14, 15), key=lambda token: -dice.draw_gumbel(SEED, STEP, np.array([token], np.int32))[0])
     logits = np.full(30, -40, np.float32)
     logits[second], logits[first] = 1.0, 1.0005
     found = why(logits, first, [], SamplerSettings(top_k=0, top_p=1.0, min_p=0.0))

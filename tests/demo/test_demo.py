@@ -90,7 +90,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     events = [event for _, event in demo.receive()]
     assert before < 10
     assert not any(isinstance(event, Finished) for event in events)
-    tuning = demo_app.TUNING.turned({"temperature": 1.4})
+    tuning = demo_app.TUNING.turn_knobs({"temperature": 1.4})
     hot = tuning.samplers()
     demo.send(Adjust(hot, tuning.conditions()))
     found: list[Event] = []
@@ -191,7 +191,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     assert not refused
     for said in ("Demo: a recording of", demo_app.PROMPT, "TUNE", "temperature 0.8 → 1.4", "pip install"):
         assert said in seen
-    assert [one.samplers.temperature for one in app.chat.conversation.reply()[0].node.settings] == [0.8, 1.4]
+    assert [one.samplers.temperature for one in app.chat.conversation.find_reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
     for kind in (Load, Generate, Explain):
         wanted = {tape.asked(command) for command in demo.commands if isinstance(command, kind)}

@@ -101,7 +101,7 @@ async def test_what_is_not_recorded_is_said_and_no_step_is_lost(
         await until(lambda: "the recording has no answer to that" in text_of(app))
         assert app.chat.phase == "paused"
         await pilot.press("1")
-        await until(lambda: [span.count for span in app.chat.conversation.reply()] == [1])
+        await until(lambda: [span.count for span in app.chat.conversation.find_reply()] == [1])
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,14 +168,14 @@ async def test_a_recorded_model_is_loaded_only_as_it_was_recorded(
 
         async def reply(count: int) -> list[int]:
             await until(lambda: app.chat.phase == "idle" and len(app.chat.conversation.nodes) == 1 + count)
-            return list(app.chat.conversation.reply()[0].node.ids)
+            return list(app.chat.conversation.find_reply()[0].node.ids)
 
         await until(lambda: app.chat.phase == "idle")
         app.learning.open_named("determinism")
         await until(lambda: "The same again 1 of 5" in text_of(app))
         await pilot.press("enter")
         seed8 = await reply(1)
-        app.chat.adjust("seed", 7)
+        app.chat.adjust_setting("seed", 7)
         replies = []
         for count in (2, 3, 4):  # oftener than it was recorded
             await pilot.press("ctrl+r")
@@ -210,7 +210,7 @@ async def test_what_was_not_recorded_is_taken_back_where_the_step_is_done_for_th
         await pilot.press("ctrl+t", "t", "0", ".", "3", "enter", "escape", "enter")
         await until(lambda: "the recording has no answer to that" in text_of(app))
         await pilot.press("ctrl+space", "d")
-        await until(lambda: app.chat.conversation.reply() and app.chat.phase == "idle" and "Done." in text_of(app))
+        await until(lambda: app.chat.conversation.find_reply() and app.chat.phase == "idle" and "Done." in text_of(app))
         assert app.chat.tuning.temperature == 1.8
-        assert [role for role, _ in app.chat.conversation.turns()] == ["user", "assistant"]
+        assert [role for role, _ in app.chat.conversation.list_turns()] == ["user", "assistant"]
         assert "the recording has no answer to that" not in text_of(app)

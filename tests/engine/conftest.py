@@ -61,7 +61,7 @@ def lasting(session: ModelSession, text: str, tuning: Tuning, seed: int = 7) -> 
     for more in ("", " Please.", " Go on.", " I listen.", " Take your time.", " Leave nothing out."):
         ids = prompt(session, text + more)
         reply = tokens(records(session, request(ids, tuning, seed)))
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         if len(reply) == tuning.max_tokens:
             return ids
     raise AssertionError("every reply ends sooner")

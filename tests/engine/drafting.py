@@ -82,7 +82,7 @@ def session_of(path: Path, **more: object) -> ModelSession:
 
 def know_costs(session: ModelSession) -> None:
     """Begin anew with what batches cost, whatever replies told since."""
-    session._learned.know(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
+    session._learned.learn_measured(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
 
 
 def ids_of(session: ModelSession, count: int) -> list[int]:
@@ -115,7 +115,7 @@ def steered(
     session: ModelSession, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
 ) -> list[Record | Paused]:
     """A reply from an empty cache, to which this is done once it has `at` tokens, and one thing whenever it is paused."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     waiting: list[Steer] = []
     planned = iter(when_paused)
     found: list[Record | Paused] = []

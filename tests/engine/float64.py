@@ -34,7 +34,7 @@ def numbers_of(logits: Row, token: Token, settings: SamplerSettings, seed: int, 
     ids = ids[(np.cumsum(kept) - kept < settings.top_p) & (kept >= settings.min_p * kept[0])]
     final = (p[ids] / p[ids[0]]) ** (1 / settings.temperature)
     final /= final.sum()
-    scores = np.log(final) + dice.gumbel(seed, token.step, ids.astype(np.int32))
+    scores = np.log(final) + dice.draw_gumbel(seed, token.step, ids.astype(np.int32))
     best = np.sort(scores)[::-1]
     return Numbers(
         id=int(ids[scores.argmax()]),

@@ -75,7 +75,7 @@ def run_natively(
     """Run the samplers of the native step over the whole vocabulary."""
     chain = Chain(settings, len(logits), past, state=state)
     assert chain.samplers is not None
-    chain.samplers.prepare_step(dice.chance(seed, step), chain.state, {})
+    chain.samplers.prepare_step(dice.draw_chance(seed, step), chain.state, {})
     data = np.zeros(len(logits), [("id", np.int32), ("logit", np.float32), ("p", np.float32)])
     data["id"], data["logit"] = np.arange(len(logits)), logits
     begin = data.ctypes.data

@@ -162,7 +162,7 @@ def check_script_and_fork(
     stream = steered(session, command, repeat(Resume()), at)
     told = numbers(stream)
     script = script_of(stream)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     assert numbers(records(session, change(command, script=script))) == told
 
     cut = min(cut, len(told) - 1)

@@ -18,7 +18,7 @@ from termchat.engine.abilities import (
     EngineAbilities,
     Feature,
     most_of,
-    refused,
+    find_refusal,
     who_can,
 )
 from termchat.engine.address import HERE, EngineAddress
@@ -42,7 +42,7 @@ from tests.tui.fake_engine import INFO
     ],
 )
 def test_features_that_go_with_an_ability(lacking: dict[str, bool], features: set[Feature]) -> None:
-    assert EngineAbilities(**lacking).features() == ALL_FEATURES - features  # type: ignore[arg-type]
+    assert EngineAbilities(**lacking).list_features() == ALL_FEATURES - features  # type: ignore[arg-type]
 
 
 def test_how_an_engine_is_told_in_a_few_words() -> None:
@@ -56,13 +56,13 @@ def test_how_an_engine_is_told_in_a_few_words() -> None:
 
 
 def test_a_refusal_says_why_and_who_can() -> None:
-    assert refused("beams", LOCAL.features(), LOCAL, "lab") is None
-    why = refused("beams", LLAMA_SERVER.features(), LLAMA_SERVER, "lab")
+    assert find_refusal("beams", LOCAL.list_features(), LOCAL, "lab") is None
+    why = find_refusal("beams", LLAMA_SERVER.list_features(), LLAMA_SERVER, "lab")
     assert why == (
         "lab cannot search with beams: it decides by itself what it computes together",
         "a model on this machine or one over ssh:// can",
     )
-    why = refused("walks", VLLM.features(), VLLM, "lab")
+    why = find_refusal("walks", VLLM.list_features(), VLLM, "lab")
     assert why == (
         "lab cannot make several replies at once: it is asked for one reply at a time",
         "a model on this machine, one over ssh://, or a llama-server drawn here can",
@@ -97,7 +97,7 @@ def test_an_engine_offers_what_its_model_tells_and_all_before(tmp_path: Path) ->
         engine.send(Load(ModelSpec("m", "m")))
         (event,) = [event for _, event in engine.receive(60.0)]
         assert isinstance(event, Loaded)
-        assert engine.offers == LLAMA_SERVER.features()
+        assert engine.offers == LLAMA_SERVER.list_features()
         engine.close()
         engine.start()
         assert engine.offers == ALL_FEATURES

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings, Tuning
 from termchat.decoding.stages import STAGES, chain_of
-from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.chain import Chain, Observer, find_top
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
@@ -280,7 +280,7 @@ def expected(case: Case, vocab: Any, *, defined: bool = False) -> Expected:
     for stage in chain_of(case.settings):
         before = np.zeros(N_VOCAB)
         before[data["id"]] = softmax(data["logit"])
-        if stage.active(case.settings) and _acts(stage.name, data, case):
+        if stage.is_active(case.settings) and _acts(stage.name, data, case):
             if defined or stage.name in LACKING:
                 data = by_definition(stage.name, data[np.isfinite(data["logit"])], case)
             else:
@@ -300,16 +300,16 @@ def _acts(name: str, data: Array, case: Case) -> bool:
     if name != "xtc":
         return True
     s = case.settings
-    return len(data) > 1 and s.xtc_threshold <= 0.5 and dice.chance(case.seed, 0) <= np.float32(s.xtc_probability)
+    return len(data) > 1 and s.xtc_threshold <= 0.5 and dice.draw_chance(case.seed, 0) <= np.float32(s.xtc_probability)
 
 
 def check(case: Case, wanted: Expected, observer: Observer, breakers: Breakers | None, tolerance: float) -> bool:
     """That our chain leaves the same with the same probabilities, and that the step says so of each stage. Whether it needed
     a part of the row only."""
     chain = Chain(case.settings, N_VOCAB, case.past, breakers=breakers)
-    needs = chain.needs()
-    near = None if needs is None else top(case.logits, needs)
-    left = chain.apply(case.logits, near, [], case.seed, 0)
+    needs = chain.count_needed()
+    near = None if needs is None else find_top(case.logits, needs)
+    left = chain.apply_stages(case.logits, near, [], case.seed, 0)
     found = dict(zip(left.ids.tolist(), softmax(left.logits).tolist(), strict=True))
     assert found.keys() == wanted.probabilities.keys(), case.settings
     off = (abs(share - wanted.probabilities[i]) for i, share in found.items())
@@ -331,13 +331,13 @@ def check(case: Case, wanted: Expected, observer: Observer, breakers: Breakers |
 
 def counts_masked(s: SamplerSettings) -> bool:
     """Whether the tokens that llama.cpp's top_n_sigma masks, and leaves in the array, are counted by a stage after it."""
-    chain = [stage.name for stage in chain_of(s) if stage.active(s)]
+    chain = [stage.name for stage in chain_of(s) if stage.is_active(s)]
     after = chain[chain.index("top_n_sigma") + 1 :] if "top_n_sigma" in chain else []
     return "typical_p" in after or (s.dynatemp_range > 0 and "temperature" in after)
 
 
 def noise(seed: int, token: int) -> float:
-    return float(dice.gumbel(seed, 0, np.array([token], np.int32))[0])
+    return float(dice.draw_gumbel(seed, 0, np.array([token], np.int32))[0])
 
 
 def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: ModelSession) -> None:
@@ -374,7 +374,7 @@ def test_all_that_llama_cpp_has_is_on_by_its_defaults_or_off() -> None:
     }
     assert {name: value for name, value in ours.items() if name in LACKING} == {"p_less": 0, "top_h": 0.0, "min_k": 0.0}
     theirs = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
-    turned = Tuning().turned({"order": ";".join(theirs)})
+    turned = Tuning().turn_knobs({"order": ";".join(theirs)})
     assert [name for name in ORDER if name not in LACKING] == [*turned.order]
-    assert not any(STAGES[name].active(SamplerSettings()) for name in LACKING)
+    assert not any(STAGES[name].is_active(SamplerSettings()) for name in LACKING)
     assert msgspec.structs.replace(SamplerSettings(), order=()) != SamplerSettings()

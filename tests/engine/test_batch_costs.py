@@ -40,7 +40,7 @@ def session(spec: ModelSpec) -> Iterator[ModelSession]:
 
 def test_rows_of_these_weights_are_alike_in_any_batch(session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_costs, "process_time", perf_counter)  # else another program may have the times left out
-    measured = session.measure(MeasureBatches(0.2))
+    measured = session.measure_batches(MeasureBatches(0.2))
     assert measured.rows_alike == 63
     assert set(measured.changes.values()) == {0.0}
     assert measured.largest_change == 0.0
@@ -48,16 +48,16 @@ def test_rows_of_these_weights_are_alike_in_any_batch(session: ModelSession, mon
     assert sorted(measured.batch_times) == [2, 3, 4, 8, 16]
     assert 0 < measured.batch_times[2] < measured.batch_times[16] < 32
     assert session.cache.measured == measured
-    assert session.info().measured == measured
+    assert session.build_info().measured == measured
 
 
 def test_cells_and_logits_at_hand_stay_as_they_were(session: ModelSession) -> None:
     command = request(prompt(session, "What is the sea?"), Tuning(max_tokens=6))
     before = [token.id for token in tokens(records(session, command))]
-    cells, row = list(session.cache.ids), session.cache.logits().copy()
-    session.measure(MeasureBatches(0.1))
+    cells, row = list(session.cache.ids), session.cache.read_logits().copy()
+    session.measure_batches(MeasureBatches(0.1))
     assert session.cache.ids == cells
-    assert np.array_equal(session.cache.logits(), row)
+    assert np.array_equal(session.cache.read_logits(), row)
     again = records(session, command)
     prefill = next(record for record in again if isinstance(record, Prefill))
     assert prefill.tokens - prefill.reused == 1, "the prompt is not read again"
@@ -68,7 +68,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[
     with closing(
         ModelSession(ModelSpec(str(made_model("half")), "half", context=256, threads=1), lambda _: None)
     ) as other:
-        measured = other.measure(MeasureBatches(0.2))
+        measured = other.measure_batches(MeasureBatches(0.2))
         assert measured.rows_alike == 1
         assert measured.changes["2 rows"] > 0
         assert measured.largest_change > 1.2 * max(measured.changes.values())
@@ -84,7 +84,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[
 def test_threads_change_bits_where_both_kv_types_are_f16(small_model_path: Path) -> None:
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, kv_type="f16")
     with closing(ModelSession(spec, lambda _: None)) as other:
-        measured = other.measure(MeasureBatches(0.1))
+        measured = other.measure_batches(MeasureBatches(0.1))
     assert measured.changes["threads"] > 0
     assert measured.rows_alike == 63, "rows have the bits of one thread"
 
@@ -93,7 +93,7 @@ def test_times_of_a_busy_machine_are_not_kept_and_bits_are(
     session: ModelSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_costs, "process_time", lambda: perf_counter() / 2)
-    measured = session.measure(MeasureBatches(0.1))
+    measured = session.measure_batches(MeasureBatches(0.1))
     assert measured.batch_times == {}
     assert measured.rows_alike == 63
 
@@ -121,25 +121,25 @@ def test_a_context_without_room_is_refused(spec: ModelSpec) -> None:
         closing(ModelSession(msgspec.structs.replace(spec, context=64), lambda _: None)) as other,
         pytest.raises(EngineError, match="no room"),
     ):
-        other.measure(MeasureBatches(0.1))
+        other.measure_batches(MeasureBatches(0.1))
 
 
 def test_what_is_kept_is_known_to_the_next_load_of_the_same_kind(
     spec: ModelSpec, session: ModelSession, tmp_path: Path
 ) -> None:
-    file, measured = tmp_path / "tuned.json", session.measure(MeasureBatches(0.1))
+    file, measured = tmp_path / "tuned.json", session.measure_batches(MeasureBatches(0.1))
     per_model.keep_rows(measured, "abc", "small", file)
     per_model.keep_rows(msgspec.structs.replace(measured, how="another way"), "abc", "small", file)
     kept = msgspec.structs.replace(spec, measured=per_model.find_rows("abc", file))
     assert len(kept.measured) == 2
     for more, known in (({}, measured), ({"threads": 2}, None), ({"kv_type": "f16"}, None)):
         with closing(ModelSession(msgspec.structs.replace(kept, **more), lambda _: None)) as other:
-            assert other.info().measured == known
+            assert other.build_info().measured == known
 
 
 def test_two_measurements_tell_the_largest_change() -> None:
     few = Measurement("so", 2, {2: 1.5}, 3, {"4 rows": 0.2, "8 rows": 0.5}, 6)
     many = Measurement("so", 2, {}, 63, {"4 rows": 0.4}, 25)
-    both = few.joined(many)
+    both = few.join_with(many)
     assert both == Measurement("so", 2, {2: 1.5}, 3, {"4 rows": 0.4, "8 rows": 0.5}, 25)
     assert both.largest_change == pytest.approx(0.5 * 1.4)

@@ -109,7 +109,7 @@ class BareRows:
         self.session, self.ids, self.kept, self.temperature = session, ids, kept, temperature
         self.tokens, self.ends = session.model.n_vocab, frozenset(session.model.end_ids)
         self.rows: dict[plain_beams.Ids, NDArray[np.float64]] = {}
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         self._decode(ids[:-1])
 
     def _decode(self, ids: list[int]) -> None:
@@ -222,10 +222,10 @@ def test_a_walk_that_is_kept_goes_on_with_nothing_decoded_again(small_model_path
         start, walk = events[0], ids_of(walks(events)[2])
         assert isinstance(start, Start)
         assert start.exact is (context == 1024)
-        kept = session.keep(2)
+        kept = session.keep_reply(2)
         assert kept.cells == len(ids) + 39
         with pytest.raises(EngineError, match="the cells of walk 1 are gone"):
-            session.keep(1)
+            session.keep_reply(1)
         script = tuple(Scripted(step, token) for step, token in enumerate(walk))
         longer = Tuning(repeat_penalty=1.1, max_tokens=44)
         onward = records(session, request(ids + walk, longer, done=40, shapes=shapes_of(events) + [Shape(1, 1)] * 39))
@@ -234,7 +234,7 @@ def test_a_walk_that_is_kept_goes_on_with_nothing_decoded_again(small_model_path
         assert isinstance(prefill, Prefill)
         assert (prefill.reused, prefill.shapes) == (len(ids) + 39, [1])
         assert started.exact is (context == 1024)
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         alone = tokens(records(session, request(ids, longer, script=script)))[40:]
         assert (numbers(tokens(onward)) == numbers(alone)) is (context == 1024)
 
@@ -316,7 +316,7 @@ def test_a_context_that_fills_ends_it_with_the_beams_there_are(small_model_path:
         assert {(end.reason, end.detail) for end in finished(events)} == {("context", "60 of 60")}
         assert len(walks(events)[0]) == len(steps_of(events)) >= (60 - len(ids)) // 4
         assert session.cache.ids == ids
-        session.cache.rewind(len(ids))
+        session.cache.rewind_to(len(ids))
         assert session.cache.free == 60 - len(ids)
 
 

@@ -48,7 +48,7 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Mod
     assert isinstance(prefill, Prefill)
     path = [*ids, *(t.id for t in tokens(whole)[:90])]
     records(session, request(prompt(session, "Something else"), Tuning(max_tokens=1)))
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     shapes = [*map(Shape, prefill.shapes, prefill.threads), *[Shape(1, 1)] * 89]
     again = records(session, request(path, tuning, done=90, shapes=shapes, rebuild_exactly=True))
     assert isinstance(again[0], Start)
@@ -65,7 +65,7 @@ def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_one
     path = [*ids, *(t.id for t in tokens(whole)[:50])]
     shapes = [*map(Shape, prefill.shapes, prefill.threads), *[Shape(1, 1)] * 49]
     for exactly in (False, True):
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         records(session, request([*path, 1], Tuning(max_tokens=1)))  # the same ids, in large batches
         again = records(session, request(path, tuning, done=50, shapes=shapes, rebuild_exactly=exactly))
         assert isinstance(again[0], Start)
@@ -95,12 +95,12 @@ def test_inspect_needs_no_pass_for_the_last_step_and_one_for_any_other(session: 
     cells = list(session.cache.ids)
     for step, recomputed in ((29, False), (12, True), (0, True)):
         ask = Inspect(path[: len(ids) + step], tuning.samplers(), 7, step)
-        seen, fresh = session.inspect(ask, alone=True, wanted=lambda: False)
+        seen, fresh = session.inspect_step(ask, alone=True, wanted=lambda: False)
         assert fresh is recomputed
         assert (seen.id, seen.step) == (stream[step].id, step)
         assert seen.logit == pytest.approx(stream[step].logit, abs=0.2)
         assert [c.id for c in seen.candidates][:3] == [c.id for c in stream[step].candidates][:3]
-        colder, still = session.inspect(
+        colder, still = session.inspect_step(
             Inspect(ask.ids, Tuning(temperature=0).samplers(), 7, step), alone=True, wanted=lambda: False
         )
         assert colder.rank == 0
@@ -116,8 +116,8 @@ def test_a_rewound_cache_has_no_logits_at_hand(session: ModelSession) -> None:
     ids = prompt(session, "Tell me about the fog.")
     stream = tokens(records(session, request(ids, Tuning(max_tokens=12))))
     path = [*ids, *(t.id for t in stream)]
-    session.cache.rewind(len(ids) + 4)
-    seen, recomputed = session.inspect(
+    session.cache.rewind_to(len(ids) + 4)
+    seen, recomputed = session.inspect_step(
         Inspect(path[: len(ids) + 4], Tuning().samplers(), 7, 4), alone=True, wanted=lambda: False
     )
     assert recomputed
@@ -126,11 +126,11 @@ def test_a_rewound_cache_has_no_logits_at_hand(session: ModelSession) -> None:
 
 def test_much_that_is_not_cached_is_decoded_for_the_next_turn_and_can_be_given_up(session: ModelSession) -> None:
     ids = session.model.tokenize("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 12, special=False)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     with pytest.raises(EngineError, match="interrupted by another request"):
-        session.inspect(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: True)
+        session.inspect_step(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: True)
     assert len(session.cache.ids) == 63
-    session.inspect(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: False)
+    session.inspect_step(Inspect(ids, Tuning().samplers(), 7, 0), alone=True, wanted=lambda: False)
     assert session.cache.ids == ids
     prefill = only(records(session, request(ids, Tuning(max_tokens=1))), Prefill)
     assert isinstance(prefill, Prefill)
@@ -162,7 +162,7 @@ def test_a_context_length_that_no_model_has_is_unknown_and_the_context_as_if_non
     (tmp_path / "model.gguf").write_bytes(data)
     session = ModelSession(ModelSpec(str(tmp_path / "model.gguf"), "x", threads=1), lambda _: None)
     try:
-        info = session.info()
+        info = session.build_info()
         assert (info.context_trained, info.context) == (0, MOST_CONTEXT)
     finally:
         session.close()

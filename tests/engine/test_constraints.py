@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from termchat.decoding.conditions import Length, ThinkingBudget
-from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint, choice
+from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint, make_choice
 from termchat.decoding.records import Finished, Record, SettingsRecord, Stage, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import tags_of
@@ -185,7 +185,7 @@ def test_the_real_model_finishes_what_it_is_asked_for(session: ModelSession, ids
 def test_a_choice_is_one_of_its_texts(small: ModelSession) -> None:
     texts = ["yes", "no", "maybe", "maybe not", 'a "quoted"\n\\ line', "日本"]
     start = prompt(small, "Well?")
-    said = {text_of(records(small, asked(start, choice(texts), seed))) for seed in range(25)}
+    said = {text_of(records(small, asked(start, make_choice(texts), seed))) for seed in range(25)}
     assert said <= set(texts)
     assert len(said) > 2
 
@@ -275,7 +275,7 @@ def test_behind_the_chain_it_masks_what_that_left() -> None:
     for seed, logits, allowed, settings, past in cases():
         chain = Chain(settings, N_VOCAB, past)
         free = observer(native=True).draw(logits, chain, seed, 3)
-        left = chain.apply(logits, None, [], seed, 3)
+        left = chain.apply_stages(logits, None, [], seed, 3)
         stays = left.ids[allowed[left.ids] & np.isfinite(left.logits)]  # a copy: the next draw writes over these
         drawn = observer(native=True).draw(logits, chain, seed, 3, mask=mask_of(allowed, after_chain=True))
         chain.close()
@@ -350,7 +350,7 @@ def test_mask_then_chain_is_llama_cpps_grammar_then_chain_to_the_bit(
     session: ModelSession, ids: list[int], text: str
 ) -> None:
     model = session.model
-    follower = model.grammars.follow(Constraint("gbnf", text), [])
+    follower = model.grammars.follow_ids(Constraint("gbnf", text), [])
     samplers = [
         LIB.llama_sampler_init_top_k(30),
         LIB.llama_sampler_init_top_p(0.9, 1),
@@ -360,12 +360,12 @@ def test_mask_then_chain_is_llama_cpps_grammar_then_chain_to_the_bit(
     taken: list[int] = []
     compared = 0
     for step in range(12):
-        row = session._after([*ids, *taken], alone=True, wanted=lambda: False)[0]
-        mask = follower.mask()
+        row = session._logits_after([*ids, *taken], alone=True, wanted=lambda: False)[0]
+        mask = follower.wait_mask()
         assert mask is not None
         chain = Chain(settings, model.n_vocab, [*ids, *taken])
-        allowed = mask.allowed(model.n_vocab)
-        ours = chain.apply(
+        allowed = mask.unpack_allowed(model.n_vocab)
+        ours = chain.apply_stages(
             np.where(allowed, row, np.float32(-np.inf)),
             None,
             [],
@@ -385,7 +385,7 @@ def test_mask_then_chain_is_llama_cpps_grammar_then_chain_to_the_bit(
         if drawn.id in model.end_ids:
             break
         taken.append(drawn.id)
-        follower.take(drawn.id)
+        follower.take_token(drawn.id)
     for sampler in samplers:
         LIB.llama_sampler_free(sampler)
     assert compared > 3
@@ -512,18 +512,18 @@ def test_what_a_reply_says_already_may_not_fit(session: ModelSession, ids: list[
 def test_a_question_about_it_gets_what_was_drawn(session: ModelSession, ids: list[int]) -> None:
     stream = records(session, asked(ids, PERSON, seed=3))
     said = said_by_step(stream)
-    scored = session.score(
+    scored = session.score_reply(
         Score([*ids, *said], len(said), WILD, 3, 0, PERSON), alone=True, progress=lambda *_: None, wanted=lambda: False
     )
     assert scored.ids == said
     assert scored.probabilities == pytest.approx([token.probability for token in tokens(stream)], rel=1e-5)
-    free = session.score(
+    free = session.score_reply(
         Score([*ids, *said], len(said), WILD, 3, 0), alone=True, progress=lambda *_: None, wanted=lambda: False
     )
     assert free.ids != said
     for step in (0, 4):
         command = Inspect([*ids, *said[:step]], WILD, 3, step, constraint=PERSON)
-        inspected = session.inspect(command, alone=True, wanted=lambda: False)[0]
+        inspected = session.inspect_step(command, alone=True, wanted=lambda: False)[0]
         assert inspected.id == said[step]
         assert grammar_of(inspected) == grammar_of(tokens(stream)[step])
 
@@ -533,7 +533,7 @@ def test_why_not_names_the_byte_that_does_not_fit(session: ModelSession, ids: li
         before = session.model.tokenize(said, special=False)
         token = text if isinstance(text, int) else session.model.tokenize(text, special=False)[0]
         command = Explain([*ids, *before], token, WILD, 1, len(before), constraint=constraint)
-        return session.explain(command, alone=True, wanted=lambda: False).explanation
+        return session.explain_step(command, alone=True, wanted=lambda: False).explanation
 
     refused = why("20", "x")
     assert refused.removed_by == GRAMMAR
@@ -542,7 +542,7 @@ def test_why_not_names_the_byte_that_does_not_fit(session: ModelSession, ids: li
     assert why("2026", "x").misfit.forced == b"-"
     assert why("2026", "-").misfit is None
     assert why("2026-10-1", session.model.eos).misfit.byte is None
-    late = why("", "today", choice(["tomorrow", "tonight"]))
+    late = why("", "today", make_choice(["tomorrow", "tonight"]))
     assert (late.misfit.at, late.misfit.byte, late.misfit.allowed) == (2, ord("d"), b"mn")
     assert late.stages[0].name == GRAMMAR
     assert late.remedies == []
@@ -591,7 +591,7 @@ HOSTILE = [
     Constraint("regex", "(a|b)*a(a|b){2000}"),
     Constraint("regex", "(a|b)" * 20_000),
     Constraint("regex", "x" * 300_000),
-    choice([f"word number {number}" for number in range(7_000)]),
+    make_choice([f"word number {number}" for number in range(7_000)]),
     Constraint("json_schema", json.dumps({"type": "string", "minLength": 50_000, "maxLength": 100_000})),
     Constraint("json_schema", json.dumps({"allOf": [{"pattern": f".*{letter}.*"} for letter in "abcdefghijkl"]})),
     Constraint("json_schema", json.dumps({"properties": {f"k{number}": {} for number in range(3_000)}})),
@@ -616,12 +616,12 @@ def test_what_the_vocabulary_cannot_write_is_said_before_the_reply(model_path: P
     session = ModelSession(ModelSpec(str(made), "marked", context=512, threads=1), lambda _: None)
     try:
         start = prompt(session, "Hello")
-        for constraint in (choice(["over", "▁under"]), Constraint("regex", "▁under")):
+        for constraint in (make_choice(["over", "▁under"]), Constraint("regex", "▁under")):
             refused = 'this model cannot write "▁under": its tokens for it are " under"'
             assert session.model.grammars.check(constraint).error == refused
             with pytest.raises(EngineError, match=refused):
                 records(session, asked(start, constraint))
-        assert text_of(records(session, asked(start, choice([" under"])))) == " under"
+        assert text_of(records(session, asked(start, make_choice([" under"])))) == " under"
     finally:
         session.close()
 
@@ -659,7 +659,7 @@ def test_a_trial_that_takes_too_long_is_given_up() -> None:
     trial = Trial(seconds=1)
     endless = LLMatcher.grammar_from_json_schema('{"type": "integer", "multipleOf": 99999989}')
     try:
-        assert "more than 1 seconds" in trial.compile(endless)[0]
-        assert trial.compile(LLMatcher.grammar_from_regex("a+"))[0] == ""
+        assert "more than 1 seconds" in trial.compile_grammar(endless)[0]
+        assert trial.compile_grammar(LLMatcher.grammar_from_regex("a+"))[0] == ""
     finally:
         trial.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.decoding.drafting import BatchTimes, DraftSettings, forecast
+from termchat.decoding.drafting import BatchTimes, DraftSettings, forecast_drafts
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession
@@ -27,7 +27,7 @@ PROMPTS = {
 def session(small_model_path: Path) -> Iterator[ModelSession]:
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
     with closing(ModelSession(spec, lambda _: None)) as made:
-        made._learned.know(Measurement(made.cache.how, 1, COSTS))
+        made._learned.learn_measured(Measurement(made.cache.how, 1, COSTS))
         yield made
 
 
@@ -47,7 +47,7 @@ def test_a_forecast_is_what_drafts_did(
         assert isinstance(finished, Finished)
         reply = [token.id for token in tokens(stream)]
         ends = session.model.end_ids
-        found = forecast(ids, reply, times, most=most, room=length, end_ids=ends)
+        found = forecast_drafts(ids, reply, times, most=most, room=length, end_ids=ends)
         assert (found.drafted, found.accepted) == (finished.drafted or 0, finished.accepted or 0)
         drafted += found.drafted
     assert drafted or length < 20
@@ -56,6 +56,6 @@ def test_a_forecast_is_what_drafts_did(
 def test_a_reply_without_anything_to_draft_gains_nothing() -> None:
     times = BatchTimes(COSTS)
     for reply in ([], [7], list(range(100, 140))):
-        found = forecast([1, 2, 3], reply, times)
+        found = forecast_drafts([1, 2, 3], reply, times)
         assert (found.gain, found.drafted, found.acceptance) == (1.0, 0, None)
         assert 0 < found.break_even < 0.3

@@ -54,7 +54,7 @@ MODEL, AUTO = DraftSettings("model"), DraftSettings("auto")
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and drafts cost next to nothing, so that it drafts whatever the machine is like."""
-    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.02 * rows)
+    monkeypatch.setattr(BatchTimes, "read_cost", lambda _, rows: 1 + 0.02 * rows)
     monkeypatch.setattr(DraftModel, "each", 0.02)
     monkeypatch.setattr(Judge, "rests", False)
 
@@ -84,9 +84,9 @@ def loaded(session: ModelSession, path: Path) -> DraftModel:
 
 def both(session: ModelSession, command: Generate, draft: DraftSettings = MODEL) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     without = records(session, command)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     return without, records(session, change(command, draft=draft))
 
 
@@ -96,7 +96,7 @@ NAMES = [*SETTINGS, "constraint"]
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("name", NAMES)
 def test_all_records_are_those_without_drafts(pair: ModelSession, name: str) -> None:
-    tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turned({"max_tokens": LENGTH})
+    tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turn_knobs({"max_tokens": LENGTH})
     more = {"constraint": SCHEMA} if name == "constraint" else {}
     drafted = accepted = 0
     for seed in range(NAMES.index(name), 40, len(NAMES)):
@@ -147,7 +147,7 @@ def test_a_draft_is_drawn_from_few_as_from_all(name: str) -> None:
     """Where the winner is one of the likeliest few hundred, it is the same token: the dice throw the same for each."""
     n_vocab, steps, random = 4000, 100, np.random.default_rng(1)
     turned, least = WIDE[name]
-    samplers, past = ALL.turned(turned).samplers(), list(range(100, 130))
+    samplers, past = ALL.turn_knobs(turned).samplers(), list(range(100, 130))
     few = draw_from_few(samplers)
     assert draw_from_few(few) == few != samplers
     assert draw_from_few(Tuning().samplers()) == Tuning().samplers()
@@ -208,7 +208,7 @@ def test_vocabularies_may_be_filled_up_to_different_sizes(
     with closing(session_of(target)) as session:
         loaded(session, draft)
         for name in ("greedy", "mirostat", "dry"):
-            tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
+            tuning = SETTINGS[name].turn_knobs({"max_tokens": LENGTH})
             without, with_them = both(session, request(ids_of(session, 30), tuning))
             assert same(with_them) == same(without)
             assert end(with_them).accepted
@@ -274,7 +274,7 @@ def test_what_a_busy_machine_measured_says_nothing(pair: ModelSession, monkeypat
     assert model.why_not(BatchTimes(COSTS))
     assert model.why_not(BatchTimes()) == ""
     monkeypatch.setattr("termchat.engine.llama.draft_model.process_time", lambda: 0.0)
-    model.measure(pair.cache)
+    model.measure_cost(pair.cache)
     assert model.why_not(BatchTimes(COSTS)) == ""
     model.measured = True
 
@@ -303,7 +303,7 @@ def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Mod
     ids, tuning = ids_of(pair, 30), Tuning(temperature=0.8, max_tokens=30)
     command = request(ids, tuning, draft=MODEL)
     without, _ = both(pair, request(ids, tuning))
-    pair.cache.rewind(0)
+    pair.cache.rewind_to(0)
     pair.drop_draft()
     found: list[Record] = []
     for said in events_of(pair, command):
@@ -325,7 +325,7 @@ def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Mod
 @pytest.mark.usefixtures("cheap")
 def test_a_long_prompt_is_read_a_batch_at_each_step(pair: ModelSession) -> None:
     ids = ids_of(pair, 400)
-    pair._learned.model.cache.rewind(0)
+    pair._learned.model.cache.rewind_to(0)
     without, with_them = both(pair, request(ids, Tuning(max_tokens=30)))
     assert same(with_them) == same(without)
     first = next(token.step for token in tokens(with_them) if token.draft is not None)
@@ -358,7 +358,7 @@ def test_one_that_fails_in_mid_reply_costs_time_only(
     said = [why for why in drafting(with_them) if why]
     assert said == (["drafting failed: llama.cpp could not decode (code -3)"] if draft is MODEL else [])
     monkeypatch.undo()
-    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.02 * rows)
+    monkeypatch.setattr(BatchTimes, "read_cost", lambda _, rows: 1 + 0.02 * rows)
     monkeypatch.setattr(DraftModel, "each", 0.02)
     _, again = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=30)), draft)
     assert end(again).accepted
@@ -380,11 +380,11 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(pai
 def test_a_cancel_while_it_reads_the_prompt_ends_the_reply(pair: ModelSession) -> None:
     """It comes from another thread, and stops the draft model's decode too."""
     model = pair._learned.model
-    model.cache.rewind(0)
+    model.cache.rewind_to(0)
     read = model.read
 
     def reading(*more: object) -> int:
-        pair.abort()
+        pair.abort_decode()
         return read(*more)
 
     model.read = reading
@@ -402,9 +402,9 @@ def test_what_it_costs_is_measured_again_after_a_while(pair: ModelSession, monke
     assert model is not None
     loaded(pair, Path(model.model.spec.path))
     model = pair._learned.model
-    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.02 * rows)
+    monkeypatch.setattr(BatchTimes, "read_cost", lambda _, rows: 1 + 0.02 * rows)
     monkeypatch.setattr("termchat.engine.llama.draft_model._PATIENCE", 12)
-    monkeypatch.setattr(DraftModel, "measure", lambda self, _: setattr(self, "cost", 0.02))
+    monkeypatch.setattr(DraftModel, "measure_cost", lambda self, _: setattr(self, "cost", 0.02))
     monkeypatch.setattr(DraftModel, "add_cost", lambda *_: None)
     model.cost = 9.0
     _, stream = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=24)))
@@ -422,7 +422,7 @@ def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(
     pair: ModelSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trial after a rest reads the last ids alone."""
-    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.3 * (rows - 1))
+    monkeypatch.setattr(BatchTimes, "read_cost", lambda _, rows: 1 + 0.3 * (rows - 1))
     monkeypatch.setattr(DraftModel, "each", 0.2)
     loaded(pair, Path(pair._learned.model.model.spec.path))
     read = DraftModel.read
@@ -452,7 +452,7 @@ def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(
 def test_auto_takes_the_one_that_gains_more(
     pair: ModelSession, monkeypatch: pytest.MonkeyPatch, cost: float, drafts: bool
 ) -> None:
-    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.1 * (rows - 1))
+    monkeypatch.setattr(BatchTimes, "read_cost", lambda _, rows: 1 + 0.1 * (rows - 1))
     monkeypatch.setattr(DraftModel, "each", cost)
     monkeypatch.setattr(Judge, "rests", False)
     loaded(pair, Path(pair._learned.model.model.spec.path))
@@ -473,12 +473,12 @@ def test_auto_spends_no_more_on_a_model_than_it_gained(pair: ModelSession, monke
         return read(self, ids, threads)
 
     monkeypatch.setattr(DraftModel, "read", reading)
-    monkeypatch.setattr(DraftModel, "reading", lambda self, ids: (len(ids) - self.cache.common(ids) - 1) * 0.1)
+    monkeypatch.setattr(DraftModel, "cost_reading", lambda self, ids: (len(ids) - self.cache.common(ids) - 1) * 0.1)
     for each, drafts in ((0.2, False), (0.05, True)):  # with COSTS four of five right tokens pay for the second alone
         monkeypatch.setattr(DraftModel, "each", each)
         lengths.clear()
         model = loaded(pair, path)
-        pair.cache.rewind(0)
+        pair.cache.rewind_to(0)
         records(pair, request(ids_of(pair, 100), Tuning(temperature=1.6, max_tokens=90), draft=AUTO))
         assert model.credit is not None
         assert model.credit >= -2 * each

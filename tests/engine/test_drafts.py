@@ -57,18 +57,18 @@ def both(
     session: ModelSession, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
 ) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     without = records(session, command)
     if knowing is not None:
         knowing.begin = len(only(command).ids) - only(command).done
         knowing.said = [*only(command).ids[knowing.begin :], *(token.id for token in tokens(without))]
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     return without, records(session, change(command, draft=draft))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_all_records_are_those_without_drafts(small: ModelSession, knowing: type[Knowing], name: str) -> None:
-    tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
+    tuning = SETTINGS[name].turn_knobs({"max_tokens": LENGTH})
     accepted = drafted = 0
     for seed in range(8):
         ids = ids_of(small, 30 if seed % 5 else SPLIT - 8)
@@ -117,7 +117,7 @@ def test_cells_serve_the_next_reply_as_those_made_one_by_one(
 ) -> None:
     tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
     ids = ids_of(small, length)
-    small.cache.rewind(0)
+    small.cache.rewind_to(0)
     said = [token.id for token in tokens(records(small, request(ids, tuning)))]
     cells = [Shape(63)] * ((length - 1) // 63) + [Shape((length - 1) % 63)] * bool((length - 1) % 63)
     following = (
@@ -132,7 +132,7 @@ def test_cells_serve_the_next_reply_as_those_made_one_by_one(
     for path, more in following:
         found = []
         for draft in (None, ON):
-            small.cache.rewind(0)
+            small.cache.rewind_to(0)
             knowing.begin, knowing.said = length, said
             records(small, request(ids, tuning, draft=draft))
             found.append(records(small, request(path, tuning, 8, **more)))
@@ -172,7 +172,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
         ids = [*only(command).ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
         assert small.cache.ids == ids[: len(small.cache.ids)]
         after = [records(small, request([*ids, 5], Tuning(max_tokens=3)))]
-        small.cache.rewind(0)
+        small.cache.rewind_to(0)
         after.append(records(small, request([*ids, 5], Tuning(max_tokens=3))))
         assert [t.candidates for t in tokens(after[0])] == [t.candidates for t in tokens(after[1])]
 
@@ -192,7 +192,7 @@ def test_questions_in_mid_round_see_only_what_was_accepted(small: ModelSession, 
     ids = ids_of(small, 40)
     without, _ = both(small, knowing, request(ids, tuning))
     knowing.faults = 0.0
-    small.cache.rewind(0)
+    small.cache.rewind_to(0)
     made: list[Token] = []
     for said in events_of(small, request(ids, tuning, draft=ON)):
         if not isinstance(said, Token):
@@ -200,11 +200,11 @@ def test_questions_in_mid_round_see_only_what_was_accepted(small: ModelSession, 
         made.append(said)
         path, samplers = [*ids, *(token.id for token in made)], tuning.samplers()
         if said.step % 3 == 1:
-            found, _ = small.inspect(Inspect(path[:-1], samplers, 7, said.step), alone=False, wanted=lambda: False)
+            found, _ = small.inspect_step(Inspect(path[:-1], samplers, 7, said.step), alone=False, wanted=lambda: False)
             assert (found.id, found.candidates) == (said.id, said.candidates)
-            small.explain(Explain(path, 40, samplers, 7, said.step + 1), alone=False, wanted=lambda: False)
+            small.explain_step(Explain(path, 40, samplers, 7, said.step + 1), alone=False, wanted=lambda: False)
             score = Score(path, len(made), samplers, 7)
-            scored = small.score(score, alone=False, progress=lambda *_: None, wanted=lambda: False)
+            scored = small.score_reply(score, alone=False, progress=lambda *_: None, wanted=lambda: False)
             assert scored.ids == [token.id for token in made]
     assert [msgspec.structs.replace(t, draft=None, settings=0, decode_us=0, sample_us=0) for t in made] == tokens(
         same(without)

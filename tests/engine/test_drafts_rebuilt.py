@@ -45,13 +45,13 @@ def drafted(session: ModelSession, length: int) -> tuple[Conversation, list[Reco
     ids = session.model.tokenize(TEXT, special=False)
     said = [i + 1 if at in FAULTS else i for at, i in enumerate(ids[length : length + LENGTH])]
     script = tuple(Scripted(step, id=i) for step, i in enumerate(said))
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     session._learned = speculation.Learned()
     stream = records(session, request(ids[:length], TUNING, draft=DraftSettings("ngram"), script=script))
     chat = Conversation()
-    asked = chat.grow("user", parent=None, at=0, text=TEXT)
+    asked = chat.grow_node("user", parent=None, at=0, text=TEXT)
     asked.prompt_ids = array("i", ids[:length])
-    node = chat.grow("assistant", parent=asked.number, at=length)
+    node = chat.grow_node("assistant", parent=asked.number, at=length)
     for record in stream:
         node.add(record)
     return chat, stream
@@ -59,13 +59,13 @@ def drafted(session: ModelSession, length: int) -> tuple[Conversation, list[Reco
 
 def forked(session: ModelSession, chat: Conversation, at: int) -> list[Record]:
     """Another way to go on from one of the reply's tokens, for three tokens."""
-    fork: Node = chat.grow("assistant", parent=2, at=at)
+    fork: Node = chat.grow_node("assistant", parent=2, at=at)
     shapes = shapes_of(chat, fork.number)
     assert shapes is not None
     tuning = Tuning(temperature=1.0, max_tokens=at + 3)
     made = request(chat.ids_before(fork.number), tuning, done=at, shapes=shapes, rebuild_exactly=True)
     found = records(session, made)
-    chat.drop(fork)
+    chat.drop_node(fork)
     return found
 
 
@@ -92,7 +92,7 @@ def ways_on(session: ModelSession, chat: Conversation, stream: list[Record]) -> 
     kept = [forked(session, chat, at) for at in places]
     found = []
     for at, stayed in zip(places, kept, strict=True):
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         found.append(Way(tokens(stream)[at], stayed, forked(session, chat, at)))
     return found
 

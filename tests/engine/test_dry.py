@@ -56,7 +56,7 @@ def test_it_takes_what_llama_cpp_takes(session: ModelSession, texts: Breakers, b
         ):
             own = Chain(settings, n_vocab, past, breakers=texts)
             wanted, _ = theirs(logits, [native("dry", settings, session.model.vocab, n_vocab)], past)
-            left = own.apply(logits, None, ())
+            left = own.apply_stages(logits, None, ())
             own.close()
             possible = np.isfinite(left.logits)
             assert dict(zip(left.ids[possible].tolist(), left.logits[possible].tolist(), strict=True)) == wanted
@@ -69,16 +69,16 @@ def test_it_forgets_and_remembers_as_llama_cpp_does(session: ModelSession, texts
     settings = SamplerSettings(dry_multiplier=0.8, dry_penalty_last_n=30)
     n_vocab = session.model.n_vocab
     chain = Chain(settings, n_vocab, ids, breakers=texts)
-    chain.restart(ids[:7], {})
+    chain.restart_memory(ids[:7], {})
     taken = [*ids[:20], *ids[3:15]]
     for token in taken:
-        chain.accept(token)
+        chain.accept_token(token)
     wanted, _ = theirs(
         np.zeros(n_vocab, np.float32), [native("dry", settings, session.model.vocab, n_vocab)], ids[:7] + taken
     )
     penalties = chain.compute_dry_penalties()
     assert penalties == {token: -logit for token, logit in wanted.items() if logit} != {}
-    chain.restart([], {})
+    chain.restart_memory([], {})
     assert chain.compute_dry_penalties() == {}
     chain.close()
 

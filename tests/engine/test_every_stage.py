@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving
 from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings
-from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
+from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, update_state, state_of
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama import observe
-from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.chain import Chain, Observer, find_top
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
@@ -36,9 +36,9 @@ def ours(
 ) -> Left:
     """What our chain leaves, preselected where it preselects."""
     chain = Chain(settings, len(logits), past, state=known.get("state", {}), breakers=breakers)
-    needs = chain.needs()
-    left = chain.apply(
-        logits, None if needs is None else top(logits, needs), [], known.get("seed", 0), known.get("step", 0)
+    needs = chain.count_needed()
+    left = chain.apply_stages(
+        logits, None if needs is None else find_top(logits, needs), [], known.get("seed", 0), known.get("step", 0)
     )
     chain.close()
     return Left(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
@@ -131,9 +131,9 @@ def test_xtc_acts_as_often_as_it_should_and_by_the_dice() -> None:
     chain = Chain(settings, len(logits), [])
     acted = []
     for step in range(3000):
-        left = chain.apply(logits, None, [], 5, step)
+        left = chain.apply_stages(logits, None, [], 5, step)
         acted.append(len(left.ids) < 300)
-        assert acted[-1] == (dice.chance(5, step) <= 0.3)
+        assert acted[-1] == (dice.draw_chance(5, step) <= 0.3)
     chain.close()
     assert np.mean(acted) == pytest.approx(0.3, abs=4 * math.sqrt(0.3 * 0.7 / 3000))
 
@@ -158,7 +158,7 @@ def test_mirostat_cuts_and_remembers_as_llama_cpp_does(version: int) -> None:
         left = {array.data[i].id: array.data[i].p for i in range(array.size)}
         chosen = array.data[array.selected].id
         assert set(ours(logits, settings, [], state=state)) == set(left), seed
-        state = after(settings, state, left[chosen])
+        state = update_state(settings, state, left[chosen])
     LIB.llama_sampler_free(own)
     LIB.llama_sampler_free(warm)
 
@@ -181,7 +181,7 @@ def test_adaptive_p_shifts_and_remembers_as_llama_cpp_does() -> None:
         chosen = array.data[array.selected].id
         LIB.llama_sampler_accept(own, chosen)
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
-        state = after(settings, {**state, BEFORE: float(weights[chosen] / weights.sum())}, 1.0)
+        state = update_state(settings, {**state, BEFORE: float(weights[chosen] / weights.sum())}, 1.0)
     LIB.llama_sampler_free(own)
 
 
@@ -193,7 +193,7 @@ def test_mirostat_holds_the_average_surprise() -> None:
         for step in range(600):
             drawn = observer.draw(row(step, 500, 1.5), chain, 3, step)
             seen.append(-math.log2(drawn.probability))
-            chain.take(drawn, forced=False)
+            chain.take_token(drawn, forced=False)
         chain.close()
         assert np.mean(seen[100:]) == pytest.approx(3.0, rel=0.1)
 
@@ -201,7 +201,7 @@ def test_mirostat_holds_the_average_surprise() -> None:
 def test_a_forced_token_changes_no_state() -> None:
     chain = Chain(with_(mirostat=2), 500, [])
     drawn = Observer(500, (), Labels(500, str), 20).draw(row(1, 500), chain, 3, 0, forced=9)
-    chain.take(drawn, forced=True)
+    chain.take_token(drawn, forced=True)
     assert chain.state == {MU: 10.0}
     chain.close()
 
@@ -335,7 +335,7 @@ def stepped(chain: Chain, rows: list[Logits], begin: int = 0) -> Iterator[Any]:
     observer = Observer(N_VOCAB, (2,), Labels(N_VOCAB, str), 20)
     for step, logits in enumerate(rows[begin:], begin):
         drawn = observer.draw(logits, chain, 21, step)
-        chain.take(drawn, forced=False)
+        chain.take_token(drawn, forced=False)
         yield drawn
 
 
@@ -354,7 +354,7 @@ def test_from_any_record_a_reply_goes_on_as_it_did(settings: SamplerSettings) ->
     chain.close()
     for cut in (1, 13, 29):
         last = straight[cut - 1]
-        state = after(settings, last.state, last.probability)
+        state = update_state(settings, last.state, last.probability)
         forked = Chain(settings, N_VOCAB, [drawn.id for drawn in straight[:cut]], state=state)
         assert list(stepped(forked, rows, cut)) == straight[cut:]
         forked.close()

@@ -9,7 +9,7 @@ import pytest
 
 from termchat.decoding.records import Prefill, Token
 from termchat.decoding.samplers import ORDER, Tuning
-from termchat.decoding.stage_state import after
+from termchat.decoding.stage_state import update_state
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.scoring import Scorer
@@ -49,7 +49,7 @@ class Straight:
     def state_at(self, cut: int) -> dict[str, float]:
         """What the stages remember once so many tokens were drawn, by the record of the last of them."""
         last = self.tokens[cut - 1]
-        return after(self.tuning.samplers(), last.state, last.probability)
+        return update_state(self.tuning.samplers(), last.state, last.probability)
 
 
 @pytest.fixture(scope="module", params=[*TUNINGS])
@@ -62,13 +62,13 @@ def all_of(found: list[Token]) -> list[object]:
 
 
 def test_every_stage_is_on() -> None:
-    on = {stage.name for tuning in TUNINGS.values() for stage in chain_of(tuning.samplers()) if stage.active(tuning)}
+    on = {stage.name for tuning in TUNINGS.values() for stage in chain_of(tuning.samplers()) if stage.is_active(tuning)}
     assert on == {*ORDER, "mirostat", "adaptive_p"}
 
 
 def test_it_is_made_again(session: ModelSession, straight: Straight) -> None:
     for begin in (0, len(straight.prompt)):  # everything again, and rewound
-        session.cache.rewind(begin)
+        session.cache.rewind_to(begin)
         again = tokens(records(session, request(straight.prompt, straight.tuning, SEED)))
         assert all_of(again) == all_of(straight.tokens)
     assert any(token.probability < 1 for token in again)
@@ -87,16 +87,16 @@ def test_a_reply_whose_order_and_stages_changed_is_replayed_from_its_records(
     session: ModelSession, straight: Straight
 ) -> None:
     command = request(straight.prompt, straight.tuning, SEED)
-    other = straight.tuning.turned({"order": ORDER[::-1]})
-    third = straight.tuning.turned({"mirostat": 2, "adaptive_target": -1.0})
-    fourth = straight.tuning.turned({"mirostat": 0, "adaptive_target": 0.3})
+    other = straight.tuning.turn_knobs({"order": ORDER[::-1]})
+    third = straight.tuning.turn_knobs({"mirostat": 2, "adaptive_target": -1.0})
+    fourth = straight.tuning.turn_knobs({"mirostat": 0, "adaptive_target": 0.3})
     steps = {5: other, 12: third, 21: fourth}
     at = {step: [Adjust(tuning.samplers(), tuning.conditions())] for step, tuning in steps.items()}
     stream = steered(session, command, repeat(Resume()), at)
     told = tokens(stream)  # type: ignore[arg-type]
     assert [token.settings for token in told] == [sum(step <= at for step in steps) for at in range(LENGTH)]
     assert len({frozenset(token.state) for token in told}) > 1
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     replayed = tokens(records(session, change(command, script=script_of(stream))))
     assert all_of(replayed) == all_of(told)
 
@@ -105,18 +105,18 @@ def test_what_if_draws_the_reply_itself_under_its_own_settings(session: ModelSes
     asked = Score([*straight.prompt, *straight.ids], LENGTH, straight.tuning.samplers(), SEED)
     for scorer in (Scorer(session.cache), session):
         found = (
-            scorer.score(asked, lambda *_: None, lambda: False)
+            scorer.score_reply(asked, lambda *_: None, lambda: False)
             if isinstance(scorer, Scorer)
-            else session.score(asked, alone=True, progress=lambda *_: None, wanted=lambda: False)
+            else session.score_reply(asked, alone=True, progress=lambda *_: None, wanted=lambda: False)
         )
         assert found.ids == straight.ids
         assert found.probabilities == pytest.approx([token.probability for token in straight.tokens], rel=1e-6)
 
 
 def test_what_if_draws_what_generating_draws(session: ModelSession, straight: Straight) -> None:
-    other = straight.tuning.turned({"order": straight.tuning.order[::-1], "temperature": 1.6, "mirostat_tau": 2.0})
+    other = straight.tuning.turn_knobs({"order": straight.tuning.order[::-1], "temperature": 1.6, "mirostat_tau": 2.0})
     asked = Score([*straight.prompt, *straight.ids], LENGTH, other.samplers(), SEED)
-    found = session.score(asked, alone=True, progress=lambda *_: None, wanted=lambda: False)
+    found = session.score_reply(asked, alone=True, progress=lambda *_: None, wanted=lambda: False)
     real = [token.id for token in tokens(records(session, request(straight.prompt, other, SEED)))]
     parts = next((i for i, (a, b) in enumerate(zip(real, straight.ids, strict=False)) if a != b), LENGTH)
     assert found.ids[: parts + 1] == real[: parts + 1]
@@ -130,11 +130,11 @@ def test_a_position_is_asked_again_with_its_state_and_says_why_each_token_lost(
         ids, then = [*straight.prompt, *straight.ids[:step]], straight.tokens[step]
         state = straight.state_at(step) if step else {}
         look = Inspect(ids, straight.tuning.samplers(), SEED, step, state=state)
-        token, _ = session.inspect(look, alone=True, wanted=lambda: False)
+        token, _ = session.inspect_step(look, alone=True, wanted=lambda: False)
         assert (token.id, token.state) == (then.id, then.state)
         assert token.stages == then.stages
         for lost in [one for one in then.candidates if one.id != then.id][:6]:
             asked = Explain(ids, lost.id, straight.tuning.samplers(), SEED, step, state=state)
-            why = session.explain(asked, alone=True, wanted=lambda: False).explanation
+            why = session.explain_step(asked, alone=True, wanted=lambda: False).explanation
             assert why.removed_by == lost.removed_by
             assert why.probability == pytest.approx(lost.probability, rel=1e-4, abs=1e-6)

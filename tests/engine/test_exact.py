@@ -83,7 +83,7 @@ def again(session: ModelSession, stream: list[Record], count: int, **more: objec
 
 
 def whole_reply(session: ModelSession, script: tuple[Scripted, ...] = ()) -> list[Record]:
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = records(session, request(prompt_of(session), TUNING, script=script))
     assert start_of(stream).exact
     assert len(tokens(stream)) == TOKENS
@@ -110,13 +110,13 @@ def read_plan(session: ModelSession, ids: list[int], plan: list[Shape]) -> list[
     rows = []
     for shape in plan:
         session.cache.read(ids, shape)
-        rows.append(session.cache.logits().copy())
+        rows.append(session.cache.read_logits().copy())
     return rows
 
 
 def rows_one_by_one(session: ModelSession, ids: list[int]) -> list[Row]:
     """The rows around the border: those after each id from `NEAR` on, which is decoded alone."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     plan = [Shape(NEAR // 4)] * 4 + [Shape(1)] * (len(ids) - NEAR)
     return read_plan(session, ids, plan)[4:]
 
@@ -133,10 +133,10 @@ def test_from_the_border_on_a_single_row_depends_on_the_threads_and_a_batch_does
     assert first_difference(alone, rows_one_by_one(two, ids)) == SPLIT - NEAR
     for size in (2, 7, 13):
         for count in (SPLIT - 3, SPLIT + 3):
-            two.cache.rewind(0)
+            two.cache.rewind_to(0)
             plan = [Shape(50)] * ((count - size) // 50) + [Shape((count - size) % 50), Shape(size)]
             read_plan(two, ids, plan)
-            assert np.array_equal(two.cache.logits(), alone[count - NEAR - 1])
+            assert np.array_equal(two.cache.read_logits(), alone[count - NEAR - 1])
 
 
 @pytest.mark.parametrize("kv_type", ["auto", "bf16", "q8_0"])
@@ -146,9 +146,9 @@ def test_other_kv_types_depend_on_neither(small_model_path: Path, kv_type: str) 
         with closing(session_with(small_model_path, threads, kv_type=kv_type)) as session:
             ids = prompt_of(session, SPLIT + 10)
             found.append(rows_one_by_one(session, ids))
-            session.cache.rewind(0)
+            session.cache.rewind_to(0)
             read_plan(session, ids, [Shape(63)] * 4 + [Shape(8)])
-            assert np.array_equal(session.cache.logits(), found[-1][SPLIT + 3 - NEAR])
+            assert np.array_equal(session.cache.read_logits(), found[-1][SPLIT + 3 - NEAR])
     assert first_difference(*found) is None
 
 
@@ -166,7 +166,7 @@ def test_a_fork_goes_on_bit_for_bit(two: ModelSession, script: tuple[Scripted, .
 
 @pytest.mark.parametrize("count", [LATE, 6, BEFORE])
 def test_a_fork_whose_cells_are_lost_goes_on_bit_for_bit(two: ModelSession, changed: list[Record], count: int) -> None:
-    two.cache.rewind(0)
+    two.cache.rewind_to(0)
     forked = again(two, changed, count)
     assert numbers(forked) == numbers(changed)[count:]
     assert start_of(forked).exact
@@ -175,7 +175,7 @@ def test_a_fork_whose_cells_are_lost_goes_on_bit_for_bit(two: ModelSession, chan
 def test_lost_cells_are_made_again_with_their_threads_if_these_may_change(
     free: ModelSession, changed: list[Record]
 ) -> None:
-    free.cache.rewind(0)
+    free.cache.rewind_to(0)
     forked = again(free, changed, LATE, script=())
     assert start_of(forked).exact
     assert numbers(forked)[0] == numbers(changed)[LATE]
@@ -185,7 +185,7 @@ def test_lost_cells_are_made_again_with_their_threads_if_these_may_change(
 def test_threads_that_a_person_set_are_kept_and_cells_of_others_are_told(
     one: ModelSession, stayed: list[Record], count: int, exact: bool
 ) -> None:
-    one.cache.rewind(0)
+    one.cache.rewind_to(0)
     forked = again(one, stayed, count, script=())
     assert one.cache.threads == 1
     assert start_of(forked).exact is exact
@@ -233,7 +233,7 @@ class Restless(ThreadTuner):
     def limit(self) -> int:
         return self._limit
 
-    def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
+    def observe_step(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
         self._limit = next(self._next)
         return self._limit
 
@@ -247,7 +247,7 @@ def restless(session: ModelSession, command: Generate) -> list[Record]:
 def test_every_change_is_on_record_and_the_records_make_the_same_reply(
     free: ModelSession, two: ModelSession, length: int
 ) -> None:
-    free.cache.rewind(0)
+    free.cache.rewind_to(0)
     stream = restless(free, request(prompt_of(free, length), TUNING))
     start, prefill = start_of(stream), next(record for record in stream if isinstance(record, Prefill))
     assert start.exact
@@ -255,7 +255,7 @@ def test_every_change_is_on_record_and_the_records_make_the_same_reply(
     assert set(prefill.threads) == {1, 2}
     changes = [record.threads for record in stream if isinstance(record, SettingsRecord)]
     assert all(one != other for one, other in pairwise(changes))
-    two.cache.rewind(0)
+    two.cache.rewind_to(0)
     command = request(
         prompt_of(two, length), TUNING, shapes=shapes_of(stream, 0), rebuild_exactly=True,
         script=(Scripted(0, threads=start.threads), *script_of([*stream])),
@@ -270,13 +270,13 @@ def test_the_next_reply_begins_with_the_threads_that_are_best(small_model_path: 
     with closing(session_with(small_model_path, 2, proposed_threads=True, kv_type="auto")) as free:
         restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
         assert free.cache.threads in (1, 2)
-        free.tuner.rest()
+        free.tuner.drop_trial()
         records(free, request(prompt_of(free, 20), Tuning(max_tokens=3), script=script))
         assert free.cache.threads == free.tuner.limit
 
 
 def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: ModelSession) -> None:
-    assert (free.info().threads, free.info().threads_batch) == (2, 2)
+    assert (free.build_info().threads, free.build_info().threads_batch) == (2, 2)
 
 
 # --- what is asked or broken off on the way --------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(
     session = one if threads == 1 else two
     stream = whole_reply(session)
     alone = tokens(stream)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     ids = prompt_of(session)
     made: list[Token] = []
     asked = 0
@@ -302,13 +302,13 @@ def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(
         if isinstance(event, Token) and done % 4:
             continue
         for past in (path[:70], path[: SPLIT - 3], path[:-2], [*path[:-1], 17, 18, 19]):
-            session.inspect(Inspect(past, samplers, 7, 0), alone=False, wanted=lambda: False)
-        session.explain(Explain(path[: SPLIT - 5], 40, samplers, 7, 0), alone=False, wanted=lambda: False)
+            session.inspect_step(Inspect(past, samplers, 7, 0), alone=False, wanted=lambda: False)
+        session.explain_step(Explain(path[: SPLIT - 5], 40, samplers, 7, 0), alone=False, wanted=lambda: False)
         if done > 1:
-            what_if = Score(path, done, TUNING.turned({"temperature": 0.5}).samplers(), 7)
-            session.score(what_if, alone=False, progress=lambda *_: None, wanted=lambda: False)
+            what_if = Score(path, done, TUNING.turn_knobs({"temperature": 0.5}).samplers(), 7)
+            session.score_reply(what_if, alone=False, progress=lambda *_: None, wanted=lambda: False)
         other = Score([*path[:70], *range(300, 330)], 30, samplers, 7)
-        session.score(other, alone=False, progress=lambda *_: None, wanted=lambda: False)
+        session.score_reply(other, alone=False, progress=lambda *_: None, wanted=lambda: False)
         asked += 1
     assert asked >= 7
     assert numbers(made) == numbers(alone)
@@ -323,7 +323,7 @@ def test_a_cancelled_prompt_leaves_cells_of_which_it_is_known_how_they_were_made
         return lambda: next(answers, None)
 
     whole = whole_reply(two)
-    two.cache.rewind(0)
+    two.cache.rewind_to(0)
     cut = records(two, request(prompt_of(two), TUNING), cancelled())
     assert 0 < len(two.cache.ids) < SPLIT - BEFORE
     shapes = [Shape(63, 2)] * (len(two.cache.ids) // 63)
@@ -340,7 +340,7 @@ def test_a_decode_that_is_broken_off_leaves_no_trace(two: ModelSession, at: int)
     plan = [Shape(50)] * (at // 50) + [Shape(at % 50)] * bool(at % 50)
 
     def rows(*, hurried: bool) -> list[Row]:
-        two.cache.rewind(0)
+        two.cache.rewind_to(0)
         read_plan(two, ids[:at], plan)
         found = []
         for shape in (Shape(1), Shape(63), Shape(1)):
@@ -348,7 +348,7 @@ def test_a_decode_that_is_broken_off_leaves_no_trace(two: ModelSession, at: int)
                 with pytest.raises(OutOfTime):
                     two.cache.read(ids, shape, 1e-7)
             two.cache.read(ids, shape)
-            found.append(two.cache.logits().copy())
+            found.append(two.cache.read_logits().copy())
         return found
 
     assert first_difference(rows(hurried=False), rows(hurried=True)) is None

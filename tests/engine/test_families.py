@@ -55,7 +55,7 @@ def prompt_of(session: ModelSession, count: int = BEFORE) -> list[int]:
 
 def replied(session: ModelSession, tuning: Tuning, seed: int = SEED, **more: object) -> list[Record]:
     """A reply from an empty cache."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     return records(session, request(prompt_of(session), tuning, seed, **more))
 
 
@@ -70,7 +70,7 @@ def stream(session: ModelSession) -> list[Record]:
 def forked(session: ModelSession, stream: list[Record], count: int, length: int, **more: object) -> list[Record]:
     """The same reply from its token `count` on, for so many tokens."""
     ids = [*prompt_of(session), *(token.id for token in tokens(stream)[:count])]
-    tuning = TUNING.turned({"max_tokens": count + length})
+    tuning = TUNING.turn_knobs({"max_tokens": count + length})
     shapes = shapes_of(stream, count)
     made = records(session, request(ids, tuning, SEED, done=count, shapes=shapes, rebuild_exactly=True, **more))
     assert start_of(made).exact
@@ -125,7 +125,7 @@ def test_a_fork_goes_on_bit_for_bit(session: ModelSession, stream: list[Record],
     assert numbers(replied(session, TUNING)) == numbers(stream)
     for count in (LENGTH - 4, 3):
         if not kept:
-            session.cache.rewind(0)
+            session.cache.rewind_to(0)
         assert numbers(forked(session, stream, count, 4)) == numbers(stream)[count : count + 4]
 
 
@@ -148,7 +148,7 @@ def alone(session: ModelSession) -> list[list[Record]]:
 
 def test_exact_walks_are_their_seeds_alone(session: ModelSession, equal_rows: int, alone: list[list[Record]]) -> None:
     for count in sorted({2, min(equal_rows, 8), min(equal_rows + 1, 8), 8} - {1}):
-        session.cache.rewind(0)
+        session.cache.rewind_to(0)
         said = walked(session, ask(prompt_of(session), [walk(seed, WALK, seed) for seed in range(count)]))
         exact = [event.exact for event in said if isinstance(event, Start)]
         assert len(exact) == count
@@ -212,7 +212,7 @@ def test_candidates_have_the_texts_of_the_file(session: ModelSession, stream: li
 def test_a_prompt_is_what_the_template_says(session: ModelSession) -> None:
     family = FAMILIES[session.model.spec.name]
     rendered = session.render(Render([Message("user", "Hello, you.")]))
-    spelled = b"".join(map(session.model.spelled, rendered.ids)).decode()
+    spelled = b"".join(map(session.model.spell_token, rendered.ids)).decode()
     assert spelled == PROMPTS["gemma" if family.spm else "qwen"]
     assert [text_of(session, token) for token in session.model.end_ids] == (
         ["<eos>", "<end_of_turn>"] if family.spm else ["<|endoftext|>", "<|im_end|>"]
@@ -221,7 +221,7 @@ def test_a_prompt_is_what_the_template_says(session: ModelSession) -> None:
 
 def test_thoughts_are_told_from_the_answer(session: ModelSession) -> None:
     thinks = "<think>" in FAMILIES[session.model.spec.name].template
-    info = session.info()
+    info = session.build_info()
     assert (info.thinking is not None, info.thinking_switch) == (thinks, thinks)
     said = [Message("user", "Why is the sky blue?")]
     ids = session.render(Render(said)).ids
@@ -229,7 +229,7 @@ def test_thoughts_are_told_from_the_answer(session: ModelSession) -> None:
         assert {token.phase for token in tokens(records(session, request(ids, WALK)))} == {"answer"}
         return
     off = session.render(Render(said, think=False)).ids
-    assert b"".join(map(session.model.spelled, off[len(ids) :])) == b"<think>\n\n</think>\n\n"
+    assert b"".join(map(session.model.spell_token, off[len(ids) :])) == b"<think>\n\n</think>\n\n"
     opening, closing = (session.model.tokenize(tag, special=True) for tag in ("<think>", "</think>"))
     assert (len(opening), len(closing)) == (1, 1)
     script = (Scripted(0, id=opening[0]), Scripted(5, id=closing[0]))

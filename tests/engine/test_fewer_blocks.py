@@ -36,7 +36,7 @@ def agreement(path: Path, replies: dict[int, tuple[list[int], list[int]]]) -> fl
     with closing(loaded(path)) as draft:
         for seed, (ids, reply) in replies.items():
             asked = Score([*ids, *reply], len(reply), TUNING.samplers(), seed)
-            scored = draft.score(asked, alone=True, progress=lambda *_: None, wanted=lambda: True)
+            scored = draft.score_reply(asked, alone=True, progress=lambda *_: None, wanted=lambda: True)
             same += sum(one == other for one, other in zip(scored.ids, reply, strict=True))
             count += len(reply)
     return same / count

@@ -14,7 +14,7 @@ from termchat.conversation.transcripts.jsonl_lines import decode
 from termchat.decoding import whynot
 from termchat.decoding.records import SettingsRecord, Token, TokenBias, to_dict, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
-from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.chain import Chain, Observer, find_top
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
@@ -32,8 +32,8 @@ def left_by(
     logits: Logits, settings: SamplerSettings, past: list[int], bias: Mapping[int, float], breakers: Breakers | None
 ) -> Left:
     chain = Chain(settings, len(logits), past, breakers=breakers, bias=bias)
-    needs = chain.needs()
-    left = chain.apply(logits, None if needs is None else top(logits, needs), [])
+    needs = chain.count_needed()
+    left = chain.apply_stages(logits, None if needs is None else find_top(logits, needs), [])
     chain.close()
     return Left(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
 
@@ -129,17 +129,19 @@ def test_why_not_names_a_ban_and_what_is_without_it() -> None:
     best = int(logits.argmax())
     settings = SamplerSettings(temperature=0.0, top_k=5, top_p=1.0, min_p=0.0, logit_bias=(f"{best}=ban",))
     biases = [TokenBias(best, "x", None)]
-    found = whynot.explain(logits, best, [], settings, 1, 0, str, biases=biases)
+    found = whynot.explain_token(logits, best, [], settings, 1, 0, str, biases=biases)
     assert found.removed_by == "logit_bias"
     assert found.bias == biases[0]
     assert [(one.knob, one.value, one.wins) for one in found.remedies] == [("logit_bias", 0.0, True)]
     assert found.winner == drawn(logits, settings, {best: BAN}).id
 
-    theirs_ = whynot.explain(logits, best, [], settings, 1, 0, str, biases=[TokenBias(best, "x", None, model=True)])
+    theirs_ = whynot.explain_token(
+        logits, best, [], settings, 1, 0, str, biases=[TokenBias(best, "x", None, model=True)]
+    )
     assert (theirs_.removed_by, theirs_.remedies) == ("logit_bias", [])
 
     below = [TokenBias(best, "x", -50.0)]
-    lost = whynot.explain(logits, best, [], settings, 1, 0, str, biases=below)
+    lost = whynot.explain_token(logits, best, [], settings, 1, 0, str, biases=below)
     assert lost.removed_by == "top_k"
     assert lost.remedies[-1] == msgspec.structs.replace(lost.remedies[-1], knob="logit_bias", value=0.0, wins=True)
 
@@ -155,7 +157,7 @@ def test_a_banned_token_never_comes_and_a_boosted_one_always(session: ModelSessi
     banned = tokens(records(session, request(ids, without)))
     assert len(banned) == 80
     assert all(token.id != the and token.stages[0].survivors == session.model.n_vocab - 1 for token in banned)
-    always = tokens(records(session, request(ids, free.turned({"logit_bias": [f"{the}=100"], "max_tokens": 50}))))
+    always = tokens(records(session, request(ids, free.turn_knobs({"logit_bias": [f"{the}=100"], "max_tokens": 50}))))
     assert {token.id for token in always} == {the}
     assert len(always) == 50
 
@@ -188,7 +190,7 @@ def test_it_can_change_in_mid_reply_and_the_reply_can_be_drawn_again(session: Mo
     done = 12
     onward = tokens(records(session, request([*ids, *reply[:done]], banned, done=done)))
     assert [token.id for token in onward] == reply[done:]
-    scored = session.score(
+    scored = session.score_reply(
         Score([*ids, *reply], len(reply), banned.samplers(), 7),
         alone=True,
         progress=lambda *_: None,
@@ -227,7 +229,7 @@ def test_what_the_file_suppresses_is_banned_and_told_as_the_models(suppressing: 
     model = suppressing.model
     banned = model.suppressed
     assert len(banned) == 2
-    assert suppressing.info().suppressed == banned
+    assert suppressing.build_info().suppressed == banned
     ids = model.tokenize("Once upon a time", special=False)
     settings, *reply = (
         one
@@ -244,7 +246,7 @@ def test_what_the_file_suppresses_is_banned_and_told_as_the_models(suppressing: 
     assert first.candidates[0].removed_by == "logit_bias"
     token = first.candidates[0].id
     asked = Explain(ids, token, SamplerSettings(temperature=0.0), 7, 0)
-    found = suppressing.explain(asked, alone=True, wanted=lambda: False).explanation
+    found = suppressing.explain_step(asked, alone=True, wanted=lambda: False).explanation
     assert found.removed_by == "logit_bias"
     assert found.bias is not None
     assert found.bias.model
@@ -255,7 +257,7 @@ def test_what_the_file_suppresses_is_banned_and_told_as_the_models(suppressing: 
 
 
 def test_a_word_is_told_in_its_spellings_with_what_a_ban_of_a_first_piece_hits(session: ModelSession) -> None:
-    found = {one.text: one for one in session.speller.spellings("  paris ")}
+    found = {one.text: one for one in session.speller.spell_variants("  paris ")}
     assert list(found) == [" paris", "paris", " Paris", "Paris", " PARIS", "PARIS"]
     model = session.model
     for text, spelling in found.items():
@@ -266,7 +268,7 @@ def test_a_word_is_told_in_its_spellings_with_what_a_ban_of_a_first_piece_hits(s
         assert model.tokenize(f" {word}", special=False)[0] == shared.ids[0]
         assert len(model.tokenize(f" {word}", special=False)) > 1
     assert len(shared.examples) == 4 < shared.begins
-    assert session.speller.spellings(" ") == []
+    assert session.speller.spell_variants(" ") == []
 
 
 def test_a_file_that_bans_every_token_is_refused(small_model_path: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def group(ids: list[list[int]], tuning: Tuning = FREE) -> Generate:
 
 
 def alone(session: ModelSession, one: ReplyRequest) -> list[object]:
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     return [*records(session, Generate([ReplyRequest(one.ids, one.samplers, one.conditions, one.seed)]))]
 
 
@@ -64,7 +64,7 @@ def check_each(session: ModelSession, stream: list[Event], command: Generate) ->
 
 def test_each_of_sixteen_prompts_is_answered_as_alone(session: ModelSession) -> None:
     command = group(prompts(session))
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     check_each(session, stream, command)
 
@@ -73,7 +73,7 @@ def test_what_prompts_share_is_decoded_once_and_is_on_record(session: ModelSessi
     ids = session.model.tokenize(TEXTS[0] * 60, special=False)
     first, second = ids[:150], [*ids[:100], 7, *ids[:40]]
     command = group([first, second, list(first)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     read = {event.walk: event for event in stream if isinstance(event, Prefill)}
     assert [(one.tokens, one.reused) for one in (read[0], read[1], read[2])] == [(150, 0), (141, 0), (150, 0)]
@@ -94,14 +94,14 @@ def test_one_of_them_that_joins_and_one_that_is_kept_go_on(session: ModelSession
     first, second = ids[:40], [*ids[:30], 7, 8, 9]
     command = group([first, second])
     late = walk(2, FREE, 9, ids=list(second))
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {(0, 3): [Join(late)]})
     single = alone(session, late)
     own = of(stream, 2)
     assert [t.candidates for t in tokens(own)] == [t.candidates for t in tokens(single)]  # type: ignore[arg-type]
     stream = walked(session, command)
     kept = [*second, *(token.id for token in tokens(of(stream, 1)))]
-    assert session.keep(1).cells == len(kept) - 1
+    assert session.keep_reply(1).cells == len(kept) - 1
     assert session.cache.ids == kept[:-1]
 
 
@@ -109,9 +109,9 @@ def test_drafts_change_nothing(session: ModelSession) -> None:
     ids = session.model.tokenize(TEXTS[0] * 60, special=False)
     tuning = Tuning(max_tokens=20, temperature=0.0)
     command = group([ids[:60], [*ids[:33], *ids[:20]]], tuning)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     without = walked(session, command)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     drafted = walked(session, Generate(command.replies, command.group, draft=DraftSettings("ngram", always=True)))
     for number in (0, 1):
         pairs = zip(tokens(of(drafted, number)), tokens(of(without, number)), strict=True)
@@ -125,7 +125,7 @@ def test_drafts_change_nothing(session: ModelSession) -> None:
 def test_a_prompt_without_room_fails_alone(session: ModelSession) -> None:
     long = session.model.tokenize(TEXTS[1] * 300, special=False)
     command = group([long[:40], long[: session.cache.capacity + 1], [5, *long[:2020]], long[:30]])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     (failed,) = [event for event in stream if isinstance(event, Failed)]
     assert (failed.walk, failed.kind) == (1, "context")

@@ -182,7 +182,7 @@ def test_draws_that_turn_with_the_size_of_the_batch_are_near_ties(made_model: Ca
     for settings in CHAINS:
         chain = Chain(settings, n_vocab, [])
         for step, (one, other) in enumerate(zip(alone, together, strict=True)):
-            chain.restart(ids[: step + 1], {})
+            chain.restart_memory(ids[: step + 1], {})
             for seed in range(6):
                 drawn, again = (observer.draw(row, chain, seed, step) for row in (one, other))
                 if drawn.id != again.id:

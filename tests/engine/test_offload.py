@@ -22,24 +22,24 @@ def gpu(free: int = 0, description: str = "NVIDIA H200") -> Device:
 
 
 def test_fewer_layers_are_tried_by_what_fits_and_then_none() -> None:
-    tries = model_loading.fewer(33, need=16 * GB, free=8 * GB)
+    tries = model_loading.list_fewer(33, need=16 * GB, free=8 * GB)
     assert tries[0] == 14  # 85 % of half of them
     assert tries == sorted(tries, reverse=True)
     assert tries[-1] == 0
-    assert model_loading.fewer(33, need=4 * GB, free=24 * GB)[0] == 32  # all of them were tried already
-    assert model_loading.fewer(33, need=0, free=0)[0] == 16
-    assert model_loading.fewer(1, need=GB, free=GB) == [0]
+    assert model_loading.list_fewer(33, need=4 * GB, free=24 * GB)[0] == 32  # all of them were tried already
+    assert model_loading.list_fewer(33, need=0, free=0)[0] == 16
+    assert model_loading.list_fewer(1, need=GB, free=GB) == [0]
 
 
 def test_the_layers_are_those_that_llama_cpp_says() -> None:
     said = ["using device CUDA0 (NVIDIA H200)", "load_tensors: offloaded 20/31 layers to GPU"]
-    assert offload.offloaded(said) == 20
-    assert offload.offloaded(["load_tensors: offloading output layer to GPU"]) is None
+    assert offload.count_offloaded(said) == 20
+    assert offload.count_offloaded(["load_tensors: offloading output layer to GPU"]) is None
 
 
 def test_devices_have_their_names() -> None:
-    assert offload.named([gpu(), gpu()]) == "NVIDIA H200 ×2"
-    assert offload.named([gpu(), gpu(description="RTX 4090")]) == "NVIDIA H200, RTX 4090"
+    assert offload.name_devices([gpu(), gpu()]) == "NVIDIA H200 ×2"
+    assert offload.name_devices([gpu(), gpu(description="RTX 4090")]) == "NVIDIA H200, RTX 4090"
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
 
     opened = model_loading._open_once
     monkeypatch.setattr(model_loading, "_open_once", load)
-    monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(need // 2)])
+    monkeypatch.setattr(offload, "list_offloading", lambda _main=-1: [gpu(need // 2)])
     return tried
 
 
 def test_what_does_not_fit_is_tried_with_fewer_layers_and_said(small_gpu: list[int], model_path: Path) -> None:
     made = model_session.ModelSession(ModelSpec(str(model_path), "x", context=64, threads=1, layers=30), lambda _: None)
-    remarks = made.info().remarks
+    remarks = made.build_info().remarks
     made.close()
     assert small_gpu == [-1, 13, 8]
     assert [remark.message for remark in remarks] == ["8 of 31 layers fit on NVIDIA H200; the rest runs on the CPU"]
@@ -77,7 +77,7 @@ def test_layers_that_a_person_asked_for_are_not_fewer(small_gpu: list[int], mode
 
 
 def test_a_broken_file_is_not_tried_with_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(GB)])
+    monkeypatch.setattr(offload, "list_offloading", lambda _main=-1: [gpu(GB)])
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF\x03\0\0\0nothing")
     with pytest.raises(EngineError):
@@ -121,7 +121,7 @@ def test_a_cpu_build_says_so_unless_a_person_wants_the_cpu(monkeypatch: pytest.M
         made = model_session.ModelSession(
             ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None
         )
-        assert [remark.message for remark in made.info().remarks] == said
+        assert [remark.message for remark in made.build_info().remarks] == said
         made.close()
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from termchat.decoding.parting import Divergence, first_difference, parting
+from termchat.decoding.parting import Divergence, first_difference, find_parting
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession
@@ -24,12 +24,12 @@ def replies(session: ModelSession, tuning: Tuning, seed: int) -> list[Token]:
 def parted(session: ModelSession, first: Tuning, second: Tuning, seed: int) -> tuple[Token, Token, Divergence] | None:
     one, other = replies(session, first, seed), replies(session, second, seed)
     at = first_difference([token.id for token in one], [token.id for token in other])
-    return None if at is None else (one[at], other[at], parting(one[at], other[at]))
+    return None if at is None else (one[at], other[at], find_parting(one[at], other[at]))
 
 
 @pytest.mark.model
 def test_a_token_that_the_other_cuts(session: ModelSession) -> None:
-    found = [parted(session, OPEN, OPEN.turned({"top_k": 2}), seed) for seed in (1, 2)]
+    found = [parted(session, OPEN, OPEN.turn_knobs({"top_k": 2}), seed) for seed in (1, 2)]
     for one, other, why in filter(None, found):
         assert (why.cause, why.stage) == ("cut", "top_k")
         assert one.rank >= 2 > other.rank
@@ -42,7 +42,7 @@ def test_a_token_that_the_other_cuts(session: ModelSession) -> None:
 
 @pytest.mark.model
 def test_a_token_that_the_first_cut(session: ModelSession) -> None:
-    found = [parted(session, OPEN.turned({"temperature": 0}), OPEN, seed) for seed in (1, 2)]
+    found = [parted(session, OPEN.turn_knobs({"temperature": 0}), OPEN, seed) for seed in (1, 2)]
     for one, other, why in filter(None, found):
         assert (why.cause, why.stage, why.of_other) == ("uncut", "temperature", (None, other.probability))
         assert one.rank == 0 < other.rank
@@ -52,7 +52,7 @@ def test_a_token_that_the_first_cut(session: ModelSession) -> None:
 
 @pytest.mark.model
 def test_a_token_that_is_overtaken(session: ModelSession) -> None:
-    cold = OPEN.turned({"temperature": 0.3})
+    cold = OPEN.turn_knobs({"temperature": 0.3})
     found = [parted(session, cold, OPEN, seed) for seed in (1, 2)]
     for one, _, why in filter(None, found):
         assert why.cause == "overtaken"
@@ -66,6 +66,6 @@ def test_other_dice_explain_nothing_else(session: ModelSession) -> None:
     one, other = replies(session, OPEN, 1), replies(session, OPEN, 3)
     at = first_difference([token.id for token in one], [token.id for token in other])
     assert at is not None
-    why = parting(one[at], other[at])
+    why = find_parting(one[at], other[at])
     assert why.cause == "other dice"
     assert str(why) == f"they part at token {at + 1} (A → B): {why.other} instead of {why.one}, with other dice"

@@ -21,7 +21,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_every_preset_builds_its_chain_and_draws(session: ModelSession, name: str) -> None:
-    tuning = Tuning(max_tokens=12).turned(presets.load().get(name).knobs)
+    tuning = Tuning(max_tokens=12).turn_knobs(presets.load().get(name).knobs)
     drawn = tokens(records(session, request(prompt(session, "Tell me about the sea."), tuning)))
     assert drawn
     for token in drawn:

@@ -51,12 +51,12 @@ class Ggml:
 
 def test_each_server_is_registered_once_and_a_remark_warns(listening: str) -> None:
     ggml = Ggml()
-    (remark,) = rpc.register((listening,), ggml)
+    (remark,) = rpc.register_servers((listening,), ggml)
     assert remark.message == f"layers may be computed on {listening}: replies are not exact"
     assert "proof of concept, fragile and insecure" in remark.hint
-    assert rpc.register((listening,), ggml) == [remark]
+    assert rpc.register_servers((listening,), ggml) == [remark]
     assert (ggml.added, ggml.registered) == ([listening.encode()], [1001])
-    assert rpc.register((), ggml) == []
+    assert rpc.register_servers((), ggml) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_each_server_is_registered_once_and_a_remark_warns(listening: str) -> No
 def test_what_is_no_list_of_servers_is_refused(servers: tuple[str, ...], said: str) -> None:
     ggml = Ggml()
     with pytest.raises(EngineError) as refused:
-        rpc.register(servers, ggml)
+        rpc.register_servers(servers, ggml)
     assert (refused.value.kind, refused.value.message) == ("rpc", said)
     assert ggml.added == []
 
@@ -81,13 +81,13 @@ def test_one_that_is_not_there_is_told_before_llama_cpp_is_asked(listening: str)
         gone = f"127.0.0.1:{closed.getsockname()[1]}"
     ggml = Ggml()
     with pytest.raises(EngineError, match=f"the rpc server {gone} cannot be reached: Connection refused"):
-        rpc.register((listening, gone), ggml)
+        rpc.register_servers((listening, gone), ggml)
     assert ggml.added == []
 
 
 def test_a_build_without_it_says_how_to_have_one(listening: str) -> None:
     with pytest.raises(EngineError, match="this llama-cpp-python was built without RPC") as refused:
-        rpc.register((listening,), Ggml(built=False))
+        rpc.register_servers((listening,), Ggml(built=False))
     for said in ("CMAKE_ARGS=-DGGML_RPC=ON", "--no-cache-dir", "llama-server --rpc"):
         assert said in refused.value.hint
 

@@ -44,8 +44,8 @@ def test_a_reply_ends_behind_so_many_units_and_names_the_rule(fake: FakeSession,
     counter = UnitCounter(unit)  # type: ignore[arg-type]
     borders: list[int] = []
     for token in free:
-        borders += [token.step] * (counter.count(token.text) - len(borders))
-        counter.push(token.text)
+        borders += [token.step] * (counter.count_ended(token.text) - len(borders))
+        counter.push_text(token.text)
     amount = min(3, len(borders))
     assert amount
     rule = f"stop after {amount} {unit if amount > 1 else unit[:-1]}"
@@ -169,7 +169,7 @@ def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: Mod
     assert finished.reason == "rule"
     reply = tokens(stream)
     finder = LoopFinder()
-    finder.extend(token.id for token in reply)
+    finder.extend_ids(token.id for token in reply)
     assert finder.current is not None
     period = "".join(token.text for token in reply[finder.current.begin :][: finder.current.period])
     assert finished.detail.startswith(f'stop loop: "{period}" {finder.current.times} times')

@@ -64,7 +64,7 @@ def reply(session: ModelSession) -> Reply:
 
 
 def scored(session: ModelSession, command: Score, alone: bool = True) -> Scored:
-    return session.score(command, alone=alone, progress=lambda *_: None, wanted=lambda: False)
+    return session.score_reply(command, alone=alone, progress=lambda *_: None, wanted=lambda: False)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def used_cells(session: ModelSession) -> tuple[int, int]:
 
 
 def test_its_own_settings_draw_the_reply_itself(session: ModelSession, reply: Reply) -> None:
-    found = Scorer(session.cache).score(reply.score(), lambda *_: None, lambda: False)
+    found = Scorer(session.cache).score_reply(reply.score(), lambda *_: None, lambda: False)
     assert found.recomputed
     assert found.ids == reply.ids
     assert found.texts == [session.model.name(i) for i in reply.ids]
@@ -91,22 +91,24 @@ def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: ModelSession
     made: list[int] = []
 
     def ask(command: Score) -> Scored:
-        return session.score(command, alone=True, progress=lambda done, _: made.append(done), wanted=lambda: False)
+        return session.score_reply(
+            command, alone=True, progress=lambda done, _: made.append(done), wanted=lambda: False
+        )
 
     found = ask(fresh.score())
     assert (found.ids, found.recomputed, made) == (fresh.ids, False, [])
     assert found.probabilities == pytest.approx([token.probability for token in fresh.tokens], rel=1e-9)
     # A fork at token 30 goes on from the rows of what it shares.
     fork = [*fresh.prompt, *fresh.ids[:30]]
-    rest = [t.id for t in tokens(records(session, request(fork, THEN.turned({"top_k": 5}), SEED, done=30)))]
-    both = ask(fresh.score(THEN.turned({"top_k": 5}), ids=[*fork, *rest], count=30 + len(rest)))
+    rest = [t.id for t in tokens(records(session, request(fork, THEN.turn_knobs({"top_k": 5}), SEED, done=30)))]
+    both = ask(fresh.score(THEN.turn_knobs({"top_k": 5}), ids=[*fork, *rest], count=30 + len(rest)))
     assert (both.ids[30:], both.recomputed, made) == (rest, False, [])
     other = ask(fresh.score(count=10, done=len(fresh.ids) - 10))
     assert (other.recomputed, made) == (True, [10])
 
 
 def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_about(session: ModelSession) -> None:
-    asked = request(prompt(session, "Name a river."), THEN.turned({"max_tokens": 20}), SEED, keep_logits=False)
+    asked = request(prompt(session, "Name a river."), THEN.turn_knobs({"max_tokens": 20}), SEED, keep_logits=False)
     ids = [token.id for token in tokens(records(session, asked))]
     found = scored(session, Score([*only(asked).ids, *ids], len(ids), only(asked).samplers, SEED))
     assert (found.ids, found.recomputed) == (ids, True)
@@ -114,11 +116,11 @@ def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_abo
 
 def test_only_so_much_of_a_reply_is_kept(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
-    scorer.follow(reply.prompt, 0)
+    scorer.follow_reply(reply.prompt, 0)
     asked = request(reply.prompt, THEN, SEED)
-    for record in reply_from(session.cache, session.tuner, asked, scorer.row):
+    for record in reply_from(session.cache, session.tuner, asked, scorer.read_row):
         if isinstance(record, Token):
-            scorer.keep(record.id)
+            scorer.keep_row(record.id)
     assert passes(scorer, reply.score()) == [100]  # 60 rows of one pass
     assert passes(scorer, reply.score()) == []
 
@@ -141,8 +143,8 @@ def test_only_so_much_of_a_reply_is_kept(session: ModelSession, reply: Reply) ->
 def test_other_settings_draw_what_generating_with_them_draws(
     session: ModelSession, scorer: Scorer, reply: Reply, changed: dict[str, object]
 ) -> None:
-    tuning = THEN.turned(changed)
-    found = scorer.score(reply.score(tuning), lambda *_: None, lambda: False)
+    tuning = THEN.turn_knobs(changed)
+    found = scorer.score_reply(reply.score(tuning), lambda *_: None, lambda: False)
     real = [token.id for token in tokens(records(session, request(reply.prompt, tuning, SEED)))]
     parts = next((i for i, (a, b) in enumerate(zip(real, reply.ids, strict=False)) if a != b), len(reply.ids))
     assert parts < len(reply.ids)  # else the case shows nothing
@@ -151,13 +153,13 @@ def test_other_settings_draw_what_generating_with_them_draws(
 
 
 def test_probabilities_are_those_of_the_chain(session: ModelSession, reply: Reply) -> None:
-    tuning = THEN.turned({"top_k": 5, "temperature": 0.7})
+    tuning = THEN.turn_knobs({"top_k": 5, "temperature": 0.7})
     found = scored(session, reply.score(tuning))
     assert 0.0 in found.probabilities  # what the change makes impossible
     for i in (0, 1, 40, 99, found.probabilities.index(0.0)):
         ids = [*reply.prompt, *reply.ids[:i]]
         ask = Inspect(ids, tuning.samplers(), SEED, i, candidates=session.model.n_vocab)
-        token, _ = session.inspect(ask, alone=True, wanted=lambda: False)
+        token, _ = session.inspect_step(ask, alone=True, wanted=lambda: False)
         there = next(c for c in token.candidates if c.id == reply.ids[i])
         assert found.probabilities[i] == pytest.approx(there.probability, rel=1e-6)
         assert found.ids[i] == token.id
@@ -171,21 +173,21 @@ def test_a_part_of_a_reply_keeps_its_step_numbers(session: ModelSession, reply: 
 def test_the_chat_stays_as_it_is(session: ModelSession, reply: Reply) -> None:
     list(records(session, request(reply.prompt, THEN, SEED)))
     ids, current, cells = list(session.cache.ids), session.cache.current, used_cells(session)
-    logits = session.cache.logits().copy()
+    logits = session.cache.read_logits().copy()
     other = Reply.__new__(Reply)
     other.prompt, other.ids = reply.prompt[:10], reply.ids[:80]
-    Scorer(session.cache).score(other.score(), lambda *_: None, lambda: False)
-    Scorer(session.cache).score(reply.score(), lambda *_: None, lambda: False)
+    Scorer(session.cache).score_reply(other.score(), lambda *_: None, lambda: False)
+    Scorer(session.cache).score_reply(reply.score(), lambda *_: None, lambda: False)
     assert (session.cache.ids, session.cache.current, used_cells(session)) == (ids, current, cells)
     assert cells[1] == -1
-    assert np.array_equal(session.cache.logits(), logits)
+    assert np.array_equal(session.cache.read_logits(), logits)
 
 
 def test_a_full_context_leaves_room_for_the_reply_it_holds(model_path: Path) -> None:
     small = ModelSession(ModelSpec(str(model_path), "smollm2", context=190, threads=1), lambda _: None)
     try:
         for what in ("ship", "train", "house", "river", "king"):
-            full = Reply(small, f"Write a very long story about a {what}.", THEN.turned({"max_tokens": 0}))
+            full = Reply(small, f"Write a very long story about a {what}.", THEN.turn_knobs({"max_tokens": 0}))
             if len(full.prompt) + len(full.ids) == 190:
                 break
         assert len(full.prompt) + len(full.ids) == 190
@@ -203,14 +205,14 @@ def test_a_full_context_leaves_room_for_the_reply_it_holds(model_path: Path) -> 
 def passes(scorer: Scorer, command: Score, wanted: Callable[[], bool] = lambda: False) -> list[int]:
     """How many rows are there after each batch of the pass that answers this."""
     made: list[int] = []
-    scorer.score(command, lambda done, _: made.append(done), wanted)
+    scorer.score_reply(command, lambda done, _: made.append(done), wanted)
     return made
 
 
 def test_rows_are_kept_for_the_next_question(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache)
     assert passes(scorer, reply.score()) == [63, 100]
-    assert passes(scorer, reply.score(THEN.turned({"top_k": 2}))) == []
+    assert passes(scorer, reply.score(THEN.turn_knobs({"top_k": 2}))) == []
     assert passes(scorer, reply.score(count=40)) == [40]  # another reply
     assert passes(scorer, reply.score()) == [63, 100]
     fork = reply.score(ids=[*reply.prompt, *reply.ids[:70], *reply.ids[:30]])
@@ -221,7 +223,7 @@ def test_rows_beyond_the_bound_are_computed_again(session: ModelSession, reply: 
     scorer = Scorer(session.cache, asked_bytes=70 * 4 * session.model.n_vocab)
     assert passes(scorer, reply.score()) == [63, 100]
     assert passes(scorer, reply.score()) == [100]
-    assert scorer.score(reply.score(), lambda *_: None, lambda: False).ids == reply.ids
+    assert scorer.score_reply(reply.score(), lambda *_: None, lambda: False).ids == reply.ids
 
 
 def test_what_was_computed_when_it_was_given_up_stays(session: ModelSession, reply: Reply) -> None:

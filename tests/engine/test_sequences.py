@@ -31,8 +31,8 @@ def story(cache: Cache, count: int) -> list[int]:
 
 
 def read(cache: Cache, ids: list[int]) -> None:
-    cache.rewind(0)
-    for shape in cache.prepare(ids):
+    cache.rewind_to(0)
+    for shape in cache.prepare_prompt(ids):
         cache.read(ids, shape)
 
 
@@ -42,7 +42,7 @@ def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
     found = []
     for token in more:
         cache.read([*cache.ids, token], Shape(1))
-        found.append(cache.logits().copy())
+        found.append(cache.read_logits().copy())
     return found
 
 
@@ -57,7 +57,7 @@ def test_rows_of_a_batch_are_those_of_each_alone(cache: Cache, prompt: int, walk
     ids, more = story(cache, prompt), tails(cache, walks, 6)
     expected = [alone(cache, ids, tail) for tail in more]
     read(cache, ids)
-    numbers = [cache.begin() for _ in more]
+    numbers = [cache.begin_sequence() for _ in more]
     for step in range(6):
         # The first ends early, the last begins later.
         going = [i for i in range(walks) if not (i == 0 and step > 3) and not (i == walks - 1 and step < 2)]
@@ -72,17 +72,17 @@ def test_a_sequence_that_begins_within_another_goes_on_as_it_alone(cache: Cache)
     forked = one[:3] + other[3:]
     expected = alone(cache, ids, forked)
     read(cache, ids)
-    first = cache.begin()
+    first = cache.begin_sequence()
     for token in one:
         cache.decode_rows([(first, token)])
-    fork = cache.begin(first, len(ids) + 3)
+    fork = cache.begin_sequence(first, len(ids) + 3)
     assert cache.sequences[fork] == ids + one[:3]
     for step in range(3, 6):
         assert np.array_equal(cache.decode_rows([(fork, forked[step])])[0], expected[step])
     used = cache.capacity - cache.free
-    cache.drop(first)
+    cache.drop_sequence(first)
     assert cache.capacity - cache.free == used - 3  # the first three are shared
-    cache.drop(fork)
+    cache.drop_sequence(fork)
     assert cache.free == cache.capacity - len(ids)
 
 
@@ -91,21 +91,21 @@ def test_cells_that_stay_leave_the_bits_of_others_as_they_are(cache: Cache, free
     ids, (one, other, third) = story(cache, 60), tails(cache, 3, 8)
     expected = alone(cache, ids, one[:2] + other[2:])
     read(cache, ids)
-    first, last = cache.begin(), cache.begin()
+    first, last = cache.begin_sequence(), cache.begin_sequence()
     for step in range(2):
         cache.decode_rows([(first, one[step]), (last, third[step])])
-    second = cache.begin(first)
+    second = cache.begin_sequence(first)
     cache.decode_rows([(first, one[2]), (second, other[2]), (last, third[2])])
     assert cache.free == cache.capacity - 60 - 7
-    cache.drop(first, free=free)
-    cache.drop(last, free=free)
+    cache.drop_sequence(first, free=free)
+    cache.drop_sequence(last, free=free)
     assert cache.free == cache.capacity - 60 - (3 if free else 7)
     found = [cache.decode_rows([(second, token)])[0].copy() for token in other[3:]]
     assert all(np.array_equal(*pair) for pair in zip(found, expected[3:], strict=True)) is not free
-    cache.rewind(60)
+    cache.rewind_to(60)
     assert cache.free == cache.capacity - 60
     # No cell is lost to later sequences.
-    numbers = [cache.begin() for _ in range(58)]
+    numbers = [cache.begin_sequence() for _ in range(58)]
     for _ in range(10):
         cache.decode_rows([(number, 500) for number in numbers])
     assert cache.free == 0
@@ -114,24 +114,24 @@ def test_cells_that_stay_leave_the_bits_of_others_as_they_are(cache: Cache, free
 def test_the_logits_of_the_prompt_stay_at_hand(cache: Cache) -> None:
     ids = story(cache, 30)
     read(cache, ids)
-    row = cache.logits().copy()
-    cache.decode_rows([(cache.begin(), 500), (cache.begin(), 600)])
+    row = cache.read_logits().copy()
+    cache.decode_rows([(cache.begin_sequence(), 500), (cache.begin_sequence(), 600)])
     assert cache.current
-    assert np.array_equal(cache.logits(), row)
+    assert np.array_equal(cache.read_logits(), row)
 
 
 def test_positions_of_any_sequence_can_be_asked_about(cache: Cache) -> None:
     ids, (tail,) = story(cache, 50), tails(cache, 1, 5)
     expected = alone(cache, ids, tail)
     read(cache, ids)
-    cache.begin()
-    number = cache.begin()
+    cache.begin_sequence()
+    number = cache.begin_sequence()
     for token in tail:
         cache.decode_rows([(number, token)])
-    assert cache.nearest([*ids, *tail, 9]) == (number, len(ids) + 5)
-    assert cache.nearest([*ids, 9]) == (MAIN, len(ids))
-    assert np.array_equal(cache.peek([*ids, *tail[:3]]), expected[2])
-    assert np.array_equal(cache.peek([*ids, *tail]), expected[4])
+    assert cache.find_nearest([*ids, *tail, 9]) == (number, len(ids) + 5)
+    assert cache.find_nearest([*ids, 9]) == (MAIN, len(ids))
+    assert np.array_equal(cache.peek_logits([*ids, *tail[:3]]), expected[2])
+    assert np.array_equal(cache.peek_logits([*ids, *tail]), expected[4])
 
 
 @pytest.mark.parametrize("prompt", [40, SPLIT - 3])
@@ -140,39 +140,39 @@ def test_the_one_that_is_kept_goes_on_as_if_it_had_been_alone(cache: Cache, prom
     expected = alone(cache, ids, more[2])
     made = list(cache._made)
     read(cache, ids)
-    numbers = [cache.begin() for _ in more]
+    numbers = [cache.begin_sequence() for _ in more]
     for step in range(5):
         cache.decode_rows([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], 2)
-    cache.keep(numbers[2])
+    cache.keep_sequence(numbers[2])
     assert cache.ids == ids + more[2][:5]
     assert cache._made == made[: prompt + 5]
     assert not cache.sequences
     assert not cache.current
     for step in range(5, 8):
         cache.read([*cache.ids, more[2][step]], Shape(1))
-        assert np.array_equal(cache.logits(), expected[step])
+        assert np.array_equal(cache.read_logits(), expected[step])
 
 
 def test_no_cell_left(cache: Cache) -> None:
     read(cache, story(cache, cache.capacity - 3))
-    numbers = [cache.begin() for _ in range(4)]
+    numbers = [cache.begin_sequence() for _ in range(4)]
     with pytest.raises(ContextFull):
         cache.decode_rows([(number, 5) for number in numbers])
     cache.decode_rows([(number, 5) for number in numbers[:3]])
     assert cache.free == 0
     assert [len(cache.sequences[number]) for number in numbers] == [cache.capacity - 2] * 3 + [cache.capacity - 3]
-    cache.rewind(20)
+    cache.rewind_to(20)
     assert not cache.sequences
     assert cache.free == cache.capacity - 20
 
 
 def test_no_sequence_left(cache: Cache) -> None:
     read(cache, story(cache, 20))
-    numbers = [cache.begin() for _ in range(_UNUSED - 2)]
+    numbers = [cache.begin_sequence() for _ in range(_UNUSED - 2)]
     with pytest.raises(EngineError, match="the most"):
-        cache.begin()
-    cache.drop(numbers[5])
-    assert cache.begin() == numbers[5]
+        cache.begin_sequence()
+    cache.drop_sequence(numbers[5])
+    assert cache.begin_sequence() == numbers[5]
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -180,7 +180,7 @@ def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int)
     ids, more = story(cache, 40), tails(cache, 5, 3)
     expected = [alone(cache, ids, tail) for tail in more]
     read(cache, ids)
-    numbers = [cache.begin() for _ in more]
+    numbers = [cache.begin_sequence() for _ in more]
     batches = CacheSource(cache, ThreadTuner(1), Generate([]), Learned())
     for step in range(3):
         rows, us = batches.decode_rows([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)

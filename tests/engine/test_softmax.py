@@ -18,7 +18,7 @@ def test_weights_and_their_sum_are_those_of_float64(n: int, native: bool) -> Non
         row = (random.standard_normal(n) * spread).astype(np.float32)
         row[: n // 10] = -np.inf
         highest = float(row.max())
-        total = exponentials.of(row, highest)
+        total = exponentials.compute_sum(row, highest)
         expected = np.exp(row.astype(np.float64) - highest)
         assert total == pytest.approx(expected.sum(), rel=1e-6)
         assert np.abs(exponentials.weights - expected).max() < 1e-6
@@ -26,8 +26,8 @@ def test_weights_and_their_sum_are_those_of_float64(n: int, native: bool) -> Non
 
 def test_another_row_at_another_place_is_seen() -> None:
     exponentials = Exponentials(4)
-    assert exponentials.of(np.zeros(4, np.float32), 0.0) == pytest.approx(4)
-    assert exponentials.of(np.full(4, np.log(2), np.float32), 0.0) == pytest.approx(8)
+    assert exponentials.compute_sum(np.zeros(4, np.float32), 0.0) == pytest.approx(4)
+    assert exponentials.compute_sum(np.full(4, np.log(2), np.float32), 0.0) == pytest.approx(8)
 
 
 def test_this_build_has_the_fast_way() -> None:

@@ -344,7 +344,7 @@ def test_one_bad_model_takes_no_other_along(tmp_path: Path) -> None:
 
 
 def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) -> None:
-    remote = Remote(lab(said(wire.Hello("99.0", wire.protocol()), tmp_path / "hello")))
+    remote = Remote(lab(said(wire.Hello("99.0", wire.digest_protocol()), tmp_path / "hello")))
     remote.engine.send(Probe())
     assert remote.engine.receive(0.3) == []
     assert remote.engine.alive
@@ -358,10 +358,10 @@ def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_wit
         other = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
         )
-        assert other.stdout.strip() == wire.protocol()
-    before = wire.protocol()
+        assert other.stdout.strip() == wire.digest_protocol()
+    before = wire.digest_protocol()
     monkeypatch.setattr(wire, "Event", Loaded | Failed | Finished)
-    assert wire.protocol() != before
+    assert wire.digest_protocol() != before
 
 
 def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
@@ -457,7 +457,7 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
     line.stdin.write(wire.frame(1, Probe()))
     data = b""
     frames: wire.Frames[tuple[int, Event]] = wire.Frames(wire.EVENTS)
-    while not (heard := wire.heard(data)) or not frames.feed(heard[2]):
+    while not (heard := wire.find_hello(data)) or not frames.feed_bytes(heard[2]):
         data += line.stdout.read(1 << 16)
         frames = wire.Frames(wire.EVENTS)
     assert frames.beats == 0
@@ -467,7 +467,7 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
 
     for beats, asked in ((0.0, b""), (2.5, wire.BEAT)):
         got = tmp_path / "got"
-        hello = said(wire.Hello(termchat.__version__, wire.protocol(), beats), tmp_path / "hello")
+        hello = said(wire.Hello(termchat.__version__, wire.digest_protocol(), beats), tmp_path / "hello")
         remote = Remote(lab(hello.replace("/dev/null", str(got))))
         number = remote.engine.send(Probe())
         remote.engine.receive(0.5)

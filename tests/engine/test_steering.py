@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from termchat.decoding.conditions import Text, describe, parse
+from termchat.decoding.conditions import Text, format_condition, parse
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.rules import MEASURES
 from termchat.decoding.samplers import Tuning
@@ -235,13 +235,13 @@ def test_it_waits_before_every_step_that_meets_a_threshold(
     assert 0 < len(meeting) < len(whole)
     stream = steered(session, ask(story, TUNING, rule), [Resume()] * 48)
     assert [stop.token.step for stop in paused(stream)] == meeting
-    assert {stop.why for stop in paused(stream)} == {describe(parse(rule))}
+    assert {stop.why for stop in paused(stream)} == {format_condition(parse(rule))}
     assert numbers(stream) == numbers(whole)
 
     stopped = records(session, ask(story, TUNING, "stop " + rule))
     assert numbers(stopped) == numbers(whole)[: meeting[0]]
     last = end(stopped)  # type: ignore[arg-type]
-    assert (last.reason, last.detail) == ("rule", describe(parse("stop " + rule)))
+    assert (last.reason, last.detail) == ("rule", format_condition(parse("stop " + rule)))
 
 
 def test_it_waits_every_so_many_tokens_and_not_twice_before_one(
@@ -269,7 +269,7 @@ def test_it_waits_after_a_text_across_token_borders(session: FakeSession, story:
     command = ask_for(story, TUNING.samplers(), (*TUNING.conditions(), rule), 7)
     stream = steered(session, command, [Resume()] * 48)
     assert [stop.token.step - 1 for stop in paused(stream)] == [n for n in at if n < 47]
-    assert {stop.why for stop in paused(stream)} == {describe(rule)}
+    assert {stop.why for stop in paused(stream)} == {format_condition(rule)}
     assert numbers(stream) == numbers(whole)
 
     ending = Text(pattern, action="stop")

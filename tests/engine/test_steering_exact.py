@@ -56,7 +56,7 @@ def test_questions_asked_while_it_waits_do_not_disturb_it(
             at = len(asked)
             for ids, step in (([*story, *(t.id for t in whole[:at])], at), (story[:20], 0), (story, 0)):
                 look = Inspect(ids, TUNING.samplers(), 7, step)
-                found = session.inspect(look, alone=False, wanted=lambda: False)
+                found = session.inspect_step(look, alone=False, wanted=lambda: False)
                 if ids is not story[:20] and step == at and len(ids) == len(story) + at:
                     fresh = found
             asked.append(fresh)
@@ -84,7 +84,7 @@ def test_knobs_turned_while_it_waits_reshape_what_is_pending(
     ]  # fmt: skip
     assert [stop.token.settings for stop in (first, second, third)] == [0, 1, 2]
     path = [*story, *(t.id for t in whole[:9])]
-    expected = session.inspect(Inspect(path, hot.samplers(), 7, 9), alone=False, wanted=lambda: False)[0]
+    expected = session.inspect_step(Inspect(path, hot.samplers(), 7, 9), alone=False, wanted=lambda: False)[0]
     assert second.token.stages == expected.stages
     assert [(c.id, c.probability, c.removed_by) for c in second.token.candidates] == [
         (c.id, c.probability, c.removed_by) for c in expected.candidates
@@ -142,9 +142,9 @@ def test_a_script_names_the_threads_and_they_are_given_back(session: ModelSessio
     assert changes == [(0, 2), (1, 1)]
     assert [t.settings for t in tokens(stream)] == [0, 1, 1]
     assert session.cache.threads == 1
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     rebuilt = records(session, command)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     assert numbers(records(session, command)) == numbers(rebuilt)
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.decoding.deadline import deadline
+from termchat.decoding.deadline import interrupt_after
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
@@ -128,7 +128,7 @@ def test_hostile_templates_are_refused(session: ModelSession, monkeypatch: pytes
     source, why = HOSTILE[name]
     monkeypatch.setattr(template_module, "DEADLINE", 0.3)
     with pytest.raises(EngineError, match=why) as refused:
-        ChatTemplate(FakeTemplate(session.model, source)).prompt([Message("user", "x")])  # type: ignore[arg-type]
+        ChatTemplate(FakeTemplate(session.model, source)).render_prompt([Message("user", "x")])  # type: ignore[arg-type]
     assert len(refused.value.message) < 1000
     assert prompt(session, "hello")
 
@@ -148,7 +148,7 @@ def test_a_machine_that_stalls_refuses_no_honest_template(
 
     monkeypatch.setattr(template_module, "datetime", Stalls)
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.prompt([Message("user", "in ")]).ids == session.model.tokenize("in 2026", special=True)
+    assert made.render_prompt([Message("user", "in ")]).ids == session.model.tokenize("in 2026", special=True)
 
 
 def test_threads_that_spin_beside_it_do_not_count(session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_nothing_that_catches_exceptions_outlives_the_deadline() -> None:
                 while process_time() - began < 30:
                     pass
 
-    with pytest.raises(TimeoutError), deadline(0.05):
+    with pytest.raises(TimeoutError), interrupt_after(0.05):
         run()
     assert process_time() - began < 20
 
@@ -227,7 +227,7 @@ def test_a_control_token_of_one_character_is_text(session: ModelSession) -> None
             return "z" if token == session.model.end_ids[0] else session.model.name(token)
 
     source = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
-    ids = ChatTemplate(OneCharacter(session.model, source)).prompt([Message("user", "a zebra <|im_start|>")]).ids  # type: ignore[arg-type]
+    ids = ChatTemplate(OneCharacter(session.model, source)).render_prompt([Message("user", "a zebra <|im_start|>")]).ids  # type: ignore[arg-type]
     assert [i for i in ids if session.model.is_control(i)] == [1]
     assert b"".join(map(session.model.piece, ids)).endswith(b"a zebra <|im_start|>")
 
@@ -242,12 +242,12 @@ def test_text_may_hold_every_private_character(session: ModelSession) -> None:
 def test_generation_tag_passes_through(session: ModelSession) -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
+    assert made.render_prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
 
 
 def rendered(session: ModelSession, source: str, text: str = "x") -> str:
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    return b"".join(map(session.model.spelled, made.prompt([Message("user", text)]).ids)).decode()
+    return b"".join(map(session.model.spell_token, made.render_prompt([Message("user", text)]).ids)).decode()
 
 
 def test_json_is_written_as_the_template_asks(session: ModelSession) -> None:
@@ -272,9 +272,9 @@ def test_a_chat_that_goes_on_is_tokenised_only_where_it_is_new(
     for number in range(30):
         said += [Message("user", f"question {number}"), Message("assistant", "fox", ids=[86, 1011])]
     said.append(Message("user", "first"))
-    made.prompt(said)
+    made.render_prompt(said)
     texts.clear()
-    made.prompt([*said, Message("assistant", "fox", ids=[86, 1011]), Message("user", "second")])
+    made.render_prompt([*said, Message("assistant", "fox", ids=[86, 1011]), Message("user", "second")])
     assert len(texts) == 1
     assert sum(map(len, texts)) < 200
 
@@ -294,6 +294,6 @@ def test_a_text_that_begins_a_prompt_has_no_end_token_behind_it(small_model_path
 @pytest.mark.parametrize("ids", [[-1], [10**6], [86, 10**6]])
 def test_ids_that_the_vocabulary_lacks_are_not_those_of_a_reply(session: ModelSession, ids: list[int]) -> None:
     said = [Message("user", "a"), Message("assistant", "fox", "thoughts", ids), Message("user", "c")]
-    made = ChatTemplate(session.model).prompt(said)
+    made = ChatTemplate(session.model).render_prompt(said)
     said[1] = Message("assistant", "fox", "thoughts")
-    assert made == ChatTemplate(session.model).prompt(said)
+    assert made == ChatTemplate(session.model).render_prompt(said)

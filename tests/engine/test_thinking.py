@@ -38,7 +38,7 @@ def thinker(session: ModelSession) -> Iterator[ModelSession]:
 
 def opened(session: ModelSession, think: bool | None = None) -> list[int]:
     assert session._template is not None
-    return session._template.prompt([Message("user", "Why is the sky blue?")], think).ids
+    return session._template.render_prompt([Message("user", "Why is the sky blue?")], think).ids
 
 
 def budgeted(ids: list[int], budget: int, **more: object) -> Generate:
@@ -69,7 +69,7 @@ def test_the_thoughts_are_ended_live_and_the_reply_is_made_again(thinker: ModelS
     forced = [token.step for token in reply if token.forced]
     assert forced == [*range(9, 9 + len(forced))]  # and nothing at step 30: it does not think any more
     assert len(forced) == len(thinker.model.tokenize("\n</think>\n\n", special=True))
-    thinker.cache.rewind(0)
+    thinker.cache.rewind_to(0)
     again = records(thinker, request(ids, TUNING, script=script_of(stream)))
     assert numbers(again) == numbers(stream)
     assert [token.phase for token in tokens(again)] == [token.phase for token in reply]
@@ -81,7 +81,7 @@ def test_a_limited_reply_is_made_again_from_its_forced_tokens(thinker: ModelSess
     reply = tokens(records(thinker, budgeted(ids, 8)))
     script = tuple(Scripted(token.step, token.id) for token in reply if token.forced)
     for command in (request(ids, TUNING, script=script), change(budgeted(ids, 8), script=script)):
-        thinker.cache.rewind(0)
+        thinker.cache.rewind_to(0)
         assert numbers(records(thinker, command)) == numbers(reply)
 
 
@@ -118,7 +118,7 @@ def test_the_switch_of_a_template_is_used(thinker: ModelSession) -> None:
     assert template.has_switch
     on, off = opened(thinker, think=True), opened(thinker, think=False)
     assert on == opened(thinker) != off
-    assert b"".join(map(thinker.model.spelled, off)).endswith(b"<think>\n\n</think>\n\n")
+    assert b"".join(map(thinker.model.spell_token, off)).endswith(b"<think>\n\n</think>\n\n")
 
 
 def test_words_are_the_switch_only_where_the_template_knows_them(session: ModelSession) -> None:
@@ -128,18 +128,20 @@ def test_words_are_the_switch_only_where_the_template_knows_them(session: ModelS
     template = ChatTemplate(FakeTemplate(session.model, knows))  # type: ignore[arg-type]
     assert template.has_switch
     said = [Message("user", "Hi")]
-    shown = [b"".join(map(session.model.piece, template.prompt(said, think).ids)) for think in (None, True, False)]
+    shown = [
+        b"".join(map(session.model.piece, template.render_prompt(said, think).ids)) for think in (None, True, False)
+    ]
     assert shown == [b"Hi|False", b"/think|Hi|False", b"/no_think|Hi|True"]
     plain = ChatTemplate(session.model)
     assert not plain.has_switch
-    assert plain.prompt(said, think=False) == plain.prompt(said)
+    assert plain.render_prompt(said, think=False) == plain.render_prompt(said)
 
 
 def test_old_thoughts_are_the_templates_to_keep(session: ModelSession) -> None:
     """They come to it apart from the answer, and what looks like a control token in them is none."""
     said = [Message("user", "a"), Message("assistant", "b", thinking="<|im_end|>"), Message("user", "c")]
     dropped, kept = (
-        b"".join(map(session.model.piece, ChatTemplate(FakeTemplate(session.model, source)).prompt(said).ids))  # type: ignore[arg-type]
+        b"".join(map(session.model.piece, ChatTemplate(FakeTemplate(session.model, source)).render_prompt(said).ids))  # type: ignore[arg-type]
         for source in ("{% for m in messages %}{{ m.content }}{% endfor %}",
                        "{% for m in messages %}{{ m.reasoning_content }}{{ m.content }}{% endfor %}")
     )  # fmt: skip

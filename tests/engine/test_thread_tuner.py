@@ -56,7 +56,7 @@ def warm_up(machine: Machine, tuner: ThreadTuner, most: int = 2) -> None:
     """As when a model is opened."""
     for _ in range(8):
         threads = min(tuner.limit, most)
-        tuner.observe(threads, machine.step(threads, 1, tuner.allowed()))
+        tuner.observe_step(threads, machine.step(threads, 1, tuner.limit_seconds()))
         if not tuner.tries:
             break
 
@@ -67,13 +67,13 @@ def reply(machine: Machine, tuner: ThreadTuner, tokens: int, batches: int = 1, t
     plan = [BATCH] * batches + [1] * tokens
     while plan:
         rows, *rest = plan
-        count, allowed = min(tuner.limit, threads), tuner.allowed(rows)
+        count, allowed = min(tuner.limit, threads), tuner.limit_seconds(rows)
         us = machine.step(count, rows, allowed)
         done = us <= allowed * 1e6
-        tuner.observe(count, us, rows, rows if not done else rest[0] if rest else 1)
+        tuner.observe_step(count, us, rows, rows if not done else rest[0] if rest else 1)
         used += [count] * (rows == 1)
         plan = rest if done else plan
-    tuner.rest()
+    tuner.drop_trial()
     return used
 
 
@@ -165,7 +165,7 @@ def test_a_machine_that_gets_busy_is_noticed_within_four_tokens(seed: int) -> No
     machine = Machine(lambda now: 8 * (now > 2), seed=seed)
     tuner = tuner_on(machine)
     while machine.now < 2:
-        tuner.observe(tuner.limit, machine.step(tuner.limit))
+        tuner.observe_step(tuner.limit, machine.step(tuner.limit))
     assert reply(machine, tuner, 10, 0).count(2) <= 4
 
 
@@ -187,13 +187,13 @@ def test_who_waited_between_two_replies_tries_with_tokens_and_not_with_the_promp
     now = 0.0
     tuner = ThreadTuner(2, 2, clock=lambda: now)
     for _ in range(5):
-        tuner.observe(tuner.limit, times[tuner.limit])
+        tuner.observe_step(tuner.limit, times[tuner.limit])
     now += 100
     times[2] = 12_000
     assert tuner.limit == 1
-    assert tuner.observe(1, 17_000 * 20, 40, 1) == 1
-    assert tuner.observe(1, 17_000) == 2
-    assert [tuner.observe(2, 12_000) for _ in range(3)] == [2, 2, 2]
+    assert tuner.observe_step(1, 17_000 * 20, 40, 1) == 1
+    assert tuner.observe_step(1, 17_000) == 2
+    assert [tuner.observe_step(2, 12_000) for _ in range(3)] == [2, 2, 2]
     assert not tuner.tries
 
 
@@ -204,23 +204,23 @@ def test_the_threads_change_between_the_batches_of_a_prompt() -> None:
         used = []
         for _ in range(6):
             used.append(tuner.limit)
-            tuner.observe(tuner.limit, machine.step(tuner.limit, BATCH), BATCH, BATCH)
+            tuner.observe_step(tuner.limit, machine.step(tuner.limit, BATCH), BATCH, BATCH)
         assert used == expected
 
 
 def test_a_slow_batch_in_the_middle_of_a_prompt_is_enough() -> None:
     tuner = ThreadTuner(2, 2, clock=lambda: 0.0)
     for us in (430_000, 300_000, 300_000, 310_000):
-        tuner.observe(tuner.limit, us, BATCH, BATCH)
+        tuner.observe_step(tuner.limit, us, BATCH, BATCH)
     assert tuner.limit == 2
-    assert tuner.observe(2, 4_000_000, BATCH, BATCH) == 1
-    assert tuner.observe(1, 450_000, BATCH, BATCH) == 1
+    assert tuner.observe_step(2, 4_000_000, BATCH, BATCH) == 1
+    assert tuner.observe_step(1, 450_000, BATCH, BATCH) == 1
 
 
 def test_a_small_batch_says_nothing() -> None:
     tuner = ThreadTuner(2, 2, clock=lambda: 0.0)
     for rows in (20, 5, 31):
-        assert tuner.observe(1, 9_000_000, rows, 40) == 1
+        assert tuner.observe_step(1, 9_000_000, rows, 40) == 1
     assert not tuner.tries
 
 
@@ -236,7 +236,7 @@ def test_a_single_long_step_costs_a_second_with_fewer_threads() -> None:
     tuner = tuner_on(machine)
     reply(machine, tuner, 30, 0)
     assert tuner.limit == 2
-    assert tuner.observe(2, 600_000) == 1
+    assert tuner.observe_step(2, 600_000) == 1
     back = machine.now + 1
     while machine.now < back:
         used = reply(machine, tuner, 20, 0)
@@ -246,8 +246,8 @@ def test_a_single_long_step_costs_a_second_with_fewer_threads() -> None:
 def test_a_trial_ends_with_its_reply() -> None:
     tuner = ThreadTuner(2, clock=lambda: 0.0)
     assert tuner.limit == 1
-    assert tuner.observe(1, 17_000) == 2
-    tuner.rest()
+    assert tuner.observe_step(1, 17_000) == 2
+    tuner.drop_trial()
     assert tuner.limit == 1
 
 
@@ -266,12 +266,12 @@ def test_of_many_threads_as_many_are_used_as_there_are_free_cores() -> None:
 def test_more_threads_for_batches_than_for_single_rows() -> None:
     machine = Machine(two_busy, cores=4)
     tuner = ThreadTuner(2, 4, clock=lambda: machine.now)
-    tuner.observe(4, machine.step(4, BATCH), BATCH, BATCH)
+    tuner.observe_step(4, machine.step(4, BATCH), BATCH, BATCH)
     assert tuner.limit == 2
-    tuner.observe(2, machine.step(2, BATCH), BATCH, BATCH)
+    tuner.observe_step(2, machine.step(2, BATCH), BATCH, BATCH)
     for _ in range(30):
         used = min(tuner.limit, 2)
-        tuner.observe(used, machine.step(used))
+        tuner.observe_step(used, machine.step(used))
     assert used == 2
 
 
@@ -279,5 +279,5 @@ def test_one_thread_and_those_that_a_person_set_stay() -> None:
     tuner = ThreadTuner(1, 1)
     for rows in (1, BATCH):
         for us in (6_000, 600_000, 6_000_000):
-            assert tuner.observe(1, us, rows, rows) == 1
+            assert tuner.observe_step(1, us, rows, rows) == 1
     assert not tuner.tries

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
-from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.chain import Chain, Observer, find_top
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from tests.asking import events_of
@@ -32,7 +32,7 @@ def drawn(session: ModelSession) -> list[tuple[NDArray[np.float32], Token]]:
     pairs = []
     for record in events_of(session, request(ids, tuning)):
         if isinstance(record, Token):
-            pairs.append((session.cache.logits().copy(), record))
+            pairs.append((session.cache.read_logits().copy(), record))
             rows.append(pairs[-1][0])
     assert len(pairs) == 60
     return pairs
@@ -64,7 +64,7 @@ def test_candidates_are_the_highest_logits_in_order(drawn: list[tuple[NDArray[np
         for candidate in token.candidates:
             assert candidate.logit == logits[candidate.id]
             assert candidate.logprob == pytest.approx(np.log(p[candidate.id]), abs=1e-5)
-            noise = dice.gumbel(7, token.step, np.array([candidate.id], np.int32))[0]
+            noise = dice.draw_gumbel(7, token.step, np.array([candidate.id], np.int32))[0]
             assert candidate.noise == pytest.approx(
                 noise, rel=1e-13
             )  # whose logarithms round the last bit their own way
@@ -150,7 +150,7 @@ def test_stages_against_float64(
             cut = next((name for name, ids in alive.items() if candidate.id not in ids), None)
             assert candidate.removed_by == cut, (settings, candidate)
         order = np.array(list(probabilities), np.int32)
-        scores = np.log(list(probabilities.values())) + dice.gumbel(trial, trial, order)
+        scores = np.log(list(probabilities.values())) + dice.draw_gumbel(trial, trial, order)
         assert step.id == order[scores.argmax()]
     assert compared > 300
 
@@ -185,8 +185,8 @@ def test_stages_against_llama_cpp_whole(drawn: list[tuple[NDArray[np.float32], T
         left = whole[: array.size]
         left = left[np.isfinite(left["logit"])]
         chain = Chain(s, n_vocab, past)
-        needs = chain.needs()
-        ids, final, *_ = chain.apply(logits, None if needs is None else top(logits, needs), [])
+        needs = chain.count_needed()
+        ids, final, *_ = chain.apply_stages(logits, None if needs is None else find_top(logits, needs), [])
         chain.close()
         assert dict(zip(left["id"].tolist(), left["logit"].tolist(), strict=True)) == dict(
             zip(ids.tolist(), final.tolist(), strict=True)
@@ -198,7 +198,7 @@ def test_top_holds_the_highest(count: int) -> None:
     rng = np.random.default_rng(count)
     for row in (rng.normal(size=49152), np.round(rng.normal(size=49159), 1), np.zeros(300), -np.arange(5000.0)):
         logits = row.astype(np.float32)
-        found = top(logits, count)
+        found = find_top(logits, count)
         highest = np.sort(logits)[::-1][:count]
         assert np.array_equal(np.sort(logits[found])[::-1][: len(highest)], highest)
         assert len(set(found.tolist())) == len(found)

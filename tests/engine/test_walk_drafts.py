@@ -64,7 +64,7 @@ def both(
     session: ModelSession, knowing: type[Knowing], command: Generate, at: object = None, when_paused: object = ()
 ) -> tuple[list[object], list[object]]:
     """All that the walks say, without and with drafts."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     without = walked(session, command, at, when_paused)  # type: ignore[arg-type]
     numbers = {event.walk for event in without if isinstance(event, Token)}
     knowing.said = [
@@ -72,7 +72,7 @@ def both(
         for number in numbers
         if (start := of(without, number)[0])
     ]
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     return without, walked(session, change(command, draft=ON), at, when_paused)  # type: ignore[arg-type]
 
 
@@ -89,7 +89,7 @@ def check(without: list[object], drafted: list[object]) -> None:
 def test_all_records_are_those_without_drafts(
     small: ModelSession, knowing: type[Knowing], count: int, prompt: int
 ) -> None:
-    tunings = [tuning.turned({"max_tokens": LENGTH}) for tuning in SETTINGS.values()]
+    tunings = [tuning.turn_knobs({"max_tokens": LENGTH}) for tuning in SETTINGS.values()]
     command = ask(ids_of(small, prompt), [walk(i, tunings[(i + prompt) % len(tunings)], 30 + i) for i in range(count)])
     without, drafted = both(small, knowing, command)
     check(without, drafted)
@@ -106,7 +106,7 @@ def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: ModelS
     knowing.faults = 0.1
     command = ask(ids_of(small, SPLIT - 8), [walk(i, FREE, i) for i in range(3)])
     both(small, knowing, command)
-    cold = FREE.turned({"temperature": 0.3})
+    cold = FREE.turn_knobs({"temperature": 0.3})
     late = walk(3, FREE, 9)
     at = {
         (0, 3): [to(1, Pause())],
@@ -114,7 +114,7 @@ def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: ModelS
         (0, 9): [to(1, Resume()), Fork(late, 0, 4)],
         (2, 12): [to(2, Cancel())],
     }
-    small.cache.rewind(0)
+    small.cache.rewind_to(0)
     stream = walked(small, change(command, draft=ON), at)
     assert sum(event.accepted or 0 for event in stream if isinstance(event, Finished)) > 3
     for one in command.replies:
@@ -150,15 +150,15 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(
     def go_on() -> list[object]:
         return records(small, ask_for(ids, later.samplers(), later.conditions(), 5, done=LENGTH))  # type: ignore[return-value]
 
-    found = small.keep(kept)
+    found = small.keep_reply(kept)
     assert small.cache.ids == ids[: found.cells]
     assert found.cells == len(ids) - 1
     more = go_on()
     prefill = next(record for record in more if isinstance(record, Prefill))
     assert (prefill.reused, prefill.shapes) == (len(ids) - 1, [1])
-    small.cache.rewind(0)
+    small.cache.rewind_to(0)
     walked(small, command)
-    small.keep(kept)
+    small.keep_reply(kept)
     assert tokens(plain(go_on())) == tokens(plain(more))  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ def test_drafts_leave_cells_for_every_token(small: ModelSession, knowing: type[K
     knowing.faults = 0.9
     count, left = 4, 30
     ids = ids_of(small, small.cache.capacity - count * left)
-    tuning = FREE.turned({"max_tokens": left})
+    tuning = FREE.turn_knobs({"max_tokens": left})
     without, drafted = both(small, knowing, ask(ids, [walk(i, tuning, i) for i in range(count)]))
     for number in range(count):
         assert same(of(drafted, number)) == same(of(without, number))  # type: ignore[arg-type]
@@ -185,10 +185,10 @@ def test_questions_between_tokens_do_not_disturb_them(small: ModelSession, knowi
     ids = ids_of(small, 40)
     command = ask(ids, [walk(i, FREE, 30 + i) for i in range(3)])
     without, _ = both(small, knowing, command)
-    small.cache.rewind(0)
+    small.cache.rewind_to(0)
     drafted: list[object] = []
     for number, events in enumerate(small.generate(change(command, draft=ON), lambda: None, lambda: None, 0.0)):
         drafted += events
         question = Score([*ids_of(small, 30), *[500 + number % 7] * 20], 20, FREE.samplers(), number)
-        small.score(question, alone=False, progress=lambda *_: None, wanted=lambda: True)
+        small.score_reply(question, alone=False, progress=lambda *_: None, wanted=lambda: True)
     check(without, drafted)

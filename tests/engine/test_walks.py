@@ -63,7 +63,7 @@ def check_each(session: ModelSession, stream: list[object], command: Generate) -
 @pytest.mark.parametrize(("count", "prompt"), [(2, SPLIT - 4), (4, 40), (4, SPLIT + 20), (16, SPLIT - 5)])
 def test_each_walk_is_what_its_seed_gives_alone(session: ModelSession, count: int, prompt: int) -> None:
     command = ask(story(session, prompt), [walk(i, FREE, 30 + i) for i in range(count)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     check_each(session, stream, command)
     starts = [event for event in stream if isinstance(event, Start)]
@@ -92,12 +92,12 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
     class Restless(ThreadTuner):
         """Another number of threads for every batch; every third one is broken off."""
 
-        def allowed(self, rows: int = 1) -> float:
+        def limit_seconds(self, rows: int = 1) -> float:
             nonlocal broken_off
             broken_off += 1
             return 1e-6 if broken_off % 3 == 0 else inf
 
-        def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
+        def observe_step(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
             self._limit = 3 - self._limit
             return self._limit
 
@@ -105,7 +105,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
     with closing(know_rows(ModelSession(spec, lambda _: None))) as two:
         command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
-        two.cache.rewind(0)
+        two.cache.rewind_to(0)
         stream = walked(two, command)
         for one in command.replies:
             expected = alone(two, command, one, script=(Scripted(0, threads=1),))
@@ -117,7 +117,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
 
 def test_walks_begin_at_any_token_of_a_reply(session: ModelSession) -> None:
     ids = story(session, SPLIT - 4)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     reply = records(session, ask_for(ids, FREE.samplers(), FREE.conditions(), 3))
     path = [*ids, *(t.id for t in tokens(reply)[:6])]
     command = ask(path, [walk(3, FREE, 3), walk(4, FREE, 4)], done=6)
@@ -140,7 +140,7 @@ def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: ModelSession)
     script = (Scripted(2, samplers=Tuning(temperature=2.0).samplers()), Scripted(4, 500), Scripted(4, 600))
     walks.append(walk(7, FREE, script=script))
     command = ask(story(session), walks)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     check_each(session, stream, command)
     assert end(stream, 6).reason == "end"
@@ -152,7 +152,7 @@ def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: ModelSession)
 def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session: ModelSession) -> None:
     walks = [walk(i, Tuning(max_tokens=4 if i == 1 else LENGTH), i) for i in range(4)]
     command = ask(story(session, SPLIT - 4), walks)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {(0, 5): [to(2, Cancel())]})
     check_each(
         session, [e for e in stream if getattr(e, "walk", 2) != 2], ask(only(command).ids, [*walks[:2], walks[3]])
@@ -172,7 +172,7 @@ def test_cancel_ends_all(session: ModelSession) -> None:
 
 def test_a_paused_one_waits_while_the_others_go_on(session: ModelSession) -> None:
     command = ask(story(session, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {(0, 3): [to(1, Pause())], (0, 7): [to(1, Resume())]})
     check_each(session, stream, command)
     (stop,) = paused(stream, 1)
@@ -184,7 +184,7 @@ def test_a_paused_one_waits_while_the_others_go_on(session: ModelSession) -> Non
 
 def test_all_are_paused_and_stepped_together(session: ModelSession) -> None:
     command = ask(story(session), [walk(i, FREE, 5) for i in range(2)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {(0, 2): [Pause()]}, [Step(), to(1, Step()), Force([700]), Resume()])
     assert [[stop.token.step for stop in paused(stream, i)] for i in (0, 1)] == [[2, 3, 4], [2, 3, 4, 5]]
     forced = [[t.step for t in tokens(of(stream, i)) if t.forced] for i in (0, 1)]
@@ -201,7 +201,7 @@ def test_a_knob_is_turned_for_all_or_for_one(session: ModelSession) -> None:
         (0, 3): [Adjust(hot.samplers(), hot.conditions(), {"temperature": "panel"})],
         (0, 6): [to(1, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))],
     }
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, at)
     for one in command.replies:
         script = [Scripted(3, samplers=hot.samplers(), origin={"temperature": "panel"})]
@@ -213,7 +213,7 @@ def test_a_knob_is_turned_for_all_or_for_one(session: ModelSession) -> None:
 def test_a_rule_that_cannot_be_used_fails_one_walk(session: ModelSession) -> None:
     bad = walk(1, FREE, constraint=Constraint("regex", "a(b"))
     command = ask(story(session), [walk(0, FREE), bad, walk(2, FREE, 9)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     (failed,) = of(stream, 1)
     assert isinstance(failed, Failed)
@@ -227,7 +227,7 @@ def test_a_rule_that_cannot_be_used_fails_one_walk(session: ModelSession) -> Non
 def test_one_that_joins_begins_at_the_prompt_or_within_another(session: ModelSession) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44), walk(5, FREE, 55)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {
         (0, 4): [joining(command, late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)],
     })  # fmt: skip
@@ -299,17 +299,17 @@ def test_weights_whose_rows_depend_on_the_batch_are_told_or_decoded_in_smaller_o
 ) -> None:
     spec = ModelSpec(str(made_model("half")), "half", context=512, threads=1)
     with closing(ModelSession(spec, lambda _: None)) as other:
-        assert other.measure(MeasureBatches(0.1)).rows_alike == 1
+        assert other.measure_batches(MeasureBatches(0.1)).rows_alike == 1
         command = ask(story(other), [walk(i, FREE, i) for i in range(3)])
         seeds = [alone(other, command, one) for one in command.replies]
-        other.cache.rewind(0)
+        other.cache.rewind_to(0)
         stream = walked(other, command)
         assert [event.exact for event in stream if isinstance(event, Start)] == [False] * 3
         assert any(tokens(plain(of(stream, i))) != tokens(seeds[i]) for i in range(3))
-        assert other.keep(0).cells == 40 + LENGTH - 1
+        assert other.keep_reply(0).cells == 40 + LENGTH - 1
         after = records(other, ask_for([*story(other), 5, 6], FREE.samplers(), Tuning(max_tokens=1).conditions(), 1))
         assert isinstance(after[0], Start)
-        other.cache.rewind(0)
+        other.cache.rewind_to(0)
         stream = walked(other, change(command, exact=True))
         assert [event.exact for event in stream if isinstance(event, Start)] == [True] * 3
         assert [plain(of(stream, i)) for i in range(3)] == seeds
@@ -340,7 +340,7 @@ def test_exact_walks_are_decoded_in_batches_of_as_many_rows_as_are_alike(
 def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: ModelSession, kept: int) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     fork = walk(3, FREE, 9)
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command, {(0, 5): [to(2, Cancel()), Fork(fork, 1, 3)]})
     own = of(stream, kept)
     start = own[0]
@@ -353,14 +353,14 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: ModelS
         seed = (0, 1, 2, 9)[kept]
         return records(session, ask_for(ids, later.samplers(), later.conditions(), seed, done=done))  # type: ignore[return-value]
 
-    found = session.keep(kept)
+    found = session.keep_reply(kept)
     assert found.cells == len(session.cache.ids) >= len(ids) - 1
     assert session.cache.ids == ids[: found.cells]
     more = go_on()
     prefill = next(record for record in more if isinstance(record, Prefill))
     assert (prefill.reused, prefill.shapes) == (len(ids) - 1, [1])
     # Alone: the prompt and then token by token.
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     forced = tuple(Scripted(n, i) for n, i in enumerate(ids[len(only(command).ids) :]))
     session_ids = records(
         session,
@@ -369,7 +369,7 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: ModelS
     assert [t.id for t in tokens(session_ids)] == ids[len(only(command).ids) :]
     assert tokens(plain(go_on())) == tokens(plain(more))  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="gone"):
-        session.keep(kept)
+        session.keep_reply(kept)
 
 
 def test_cells_are_gone_once_something_else_is_decoded(session: ModelSession) -> None:
@@ -377,25 +377,25 @@ def test_cells_are_gone_once_something_else_is_decoded(session: ModelSession) ->
     walked(session, command)
     records(session, ask_for(story(session, 20), FREE.samplers(), FREE.conditions(), 1))
     with pytest.raises(EngineError, match="gone"):
-        session.keep(0)
+        session.keep_reply(0)
     stream = walked(session, command)
-    assert session.keep(1).cells == len(only(command).ids) + len(tokens(of(stream, 1))) - 1
+    assert session.keep_reply(1).cells == len(only(command).ids) + len(tokens(of(stream, 1))) - 1
 
 
 def test_a_walk_is_asked_about_while_its_cells_are_there(session: ModelSession) -> None:
     """What is asked does not change what is kept, however far it is from the prompt."""
     long = Tuning(max_tokens=66, temperature=1.0)
     command = ask(story(session), [walk(i, long, i) for i in range(3)])
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     stream = walked(session, command)
     asked = tokens(of(stream, 1))[65]
     ids = [*only(command).ids, *(t.id for t in tokens(of(stream, 1))[:65])]
-    token, recomputed = session.inspect(Inspect(ids, long.samplers(), 1, 65), alone=True, wanted=lambda: False)
+    token, recomputed = session.inspect_step(Inspect(ids, long.samplers(), 1, 65), alone=True, wanted=lambda: False)
     assert recomputed
     assert (token.id, token.logit, token.probability) == (asked.id, asked.logit, asked.probability)
-    why = session.explain(Explain(ids[:-2], 11, long.samplers(), 1, 63), alone=True, wanted=lambda: False)
+    why = session.explain_step(Explain(ids[:-2], 11, long.samplers(), 1, 63), alone=True, wanted=lambda: False)
     assert why.explanation.id == 11
-    assert session.keep(1).cells == len(only(command).ids) + 65
+    assert session.keep_reply(1).cells == len(only(command).ids) + 65
 
 
 def test_what_walks_compute_with_is_freed_when_they_are_over(

@@ -122,7 +122,7 @@ def plain(stream: Iterable[Record]) -> list[Record]:
 
 def alone(session: ModelSession, command: Generate, one: ReplyRequest, **more: object) -> list[Record]:
     """The same reply by itself, from an empty cache."""
-    session.cache.rewind(0)
+    session.cache.rewind_to(0)
     prompt = command.replies[0] if command.replies else one
     own = msgspec.structs.replace(one, ids=one.ids or prompt.ids, number=0, paused=False)
     asked = Generate([own], candidates=command.candidates)

@@ -56,7 +56,7 @@ class ExampleChat:
 
     def reply(self, records: list[Record], *, parent: int | None = None, at: int | None = None) -> Node:
         before = self.chat.nodes[parent if parent is not None else self.chat.leaf or 0]
-        node = self.chat.grow("assistant", parent=before.number, at=before.kept() if at is None else at)
+        node = self.chat.grow_node("assistant", parent=before.number, at=before.count_kept() if at is None else at)
         self.known[node.number] = records
         add_all(node, records)
         return node
@@ -82,7 +82,7 @@ def whole() -> ExampleChat:
         [*stream([], [b" wild"], reason=None), Failed("engine", "it died", "restart")], parent=2, at=4
     ).name = "wild"
     made.reply(stream([1, 2, 3], [b"Another"]), parent=1)
-    made.chat.delete(made.reply(stream([1, 2, 3], [b"gone"]), parent=1).number)
+    made.chat.delete_node(made.reply(stream([1, 2, 3], [b"gone"]), parent=1).number)
     made.chat.leaf = 3
     made.say("and then?")
     made.reply(stream([], [b"The", b" end"], seed=7))

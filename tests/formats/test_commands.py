@@ -29,7 +29,7 @@ def session(tmp_path: Path) -> str:
     """A saved chat."""
     store = Store.open(paths.store_file())
     (transcript,) = importing.chats(example_chats.whole().write(tmp_path / "first.jsonl", "jsonl"))
-    found = importing.keep(store, transcript)
+    found = importing.keep_transcript(store, transcript)
     store.close()
     return found
 
@@ -115,7 +115,7 @@ def test_what_is_piped_in_is_taken_in(session: str) -> None:
 def test_no_more_is_kept_of_what_is_piped_in_than_a_file_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "MOST_BYTES", 1 << 16)
     monkeypatch.setattr(importing, "_CHUNK", 1 << 12)
-    with Path("/dev/zero").open("rb") as endless, importing.piped(endless) as path:
+    with Path("/dev/zero").open("rb") as endless, importing.copy_piped(endless) as path:
         assert 1 << 16 < path.stat().st_size <= (1 << 16) + (1 << 12)
     assert not path.exists()
 

@@ -237,7 +237,7 @@ def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
 ) -> None:
     first = example().write(tmp_path / "a.jsonl", "jsonl").read_text().splitlines()
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
-    session = importing.keep(store, transcript)
+    session = importing.keep_transcript(store, transcript)
     stored = store.load(session)
     again = list(FORMATS["jsonl"].writer(stored.conversation, stored, lambda number: store.records(session, number)))
     assert again[1:] == first[1:]
@@ -251,7 +251,7 @@ def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> Non
     lines[0] |= {"created": "9000-01-01T00:00:00+00:00", "updated": "2020-01-01T00:00:00+00:00"}
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
-    info = store.load(importing.keep(store, transcript))
+    info = store.load(importing.keep_transcript(store, transcript))
     assert info.created < info.updated <= time.time()
 
 
@@ -261,7 +261,7 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
     lines[0]["id"] = "../../somewhere"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
-    session = importing.keep(store, transcript)
+    session = importing.keep_transcript(store, transcript)
     model = store.load(session).model
     assert (model.path, model.identity and model.identity.path) == ("", "shadow")
     assert "somewhere" not in session
@@ -270,8 +270,8 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
 def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> None:
     example_chats.whole().write(tmp_path / "a.json", "openai")
     (transcript,) = importing.chats(tmp_path / "a.json")
-    stored = store.load(importing.keep(store, transcript))
-    assert list(stored.conversation.turns()) == list(example_chats.whole().chat.turns())
+    stored = store.load(importing.keep_transcript(store, transcript))
+    assert list(stored.conversation.list_turns()) == list(example_chats.whole().chat.list_turns())
     assert stored.unfinished == ()
 
 

@@ -18,7 +18,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import FORMATS, export, importing
-from termchat.conversation.transcripts.inert import inert, on_a_line
+from termchat.conversation.transcripts.inert import make_inert, on_a_line
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.text import sanitize
@@ -83,7 +83,7 @@ def test_our_own_lines_come_back_whole(attacked: ExampleChat, tmp_path: Path) ->
     (found,) = importing.chats(written(attacked, tmp_path, "jsonl"))
     assert found.conversation.title == ALL
     assert found.conversation.system == attacked.chat.system
-    assert list(found.conversation.turns()) == list(attacked.chat.turns())
+    assert list(found.conversation.list_turns()) == list(attacked.chat.list_turns())
     assert b"".join(record.bytes for record in found.records(2) if hasattr(record, "bytes")) == SAID
 
 
@@ -93,10 +93,10 @@ def test_messages_come_back_with_their_very_words_and_the_store_keeps_them(
 ) -> None:
     (found,) = importing.chats(written(attacked, tmp_path, form))
     store = Store.open(tmp_path / "store.db")
-    kept = store.load(importing.keep(store, found)).conversation
+    kept = store.load(importing.keep_transcript(store, found)).conversation
     store.close()
     assert kept.system == attacked.chat.system
-    assert list(kept.turns()) == list(attacked.chat.turns())
+    assert list(kept.list_turns()) == list(attacked.chat.list_turns())
 
 
 def test_the_table_gives_every_byte_and_every_text_back(attacked: ExampleChat, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_no_token_is_nothing_to_pandas() -> None:
 def test_a_person_reads_marks(attacked: ExampleChat, tmp_path: Path) -> None:
     text = written(attacked, tmp_path, "md").read_text("utf-8")
     for attack in CONTROLS.values():
-        for line in inert(sanitize(attack.replace("\r\n", "\n"))).split("\n"):
+        for line in make_inert(sanitize(attack.replace("\r\n", "\n"))).split("\n"):
             assert text.count(line) >= 3, line  # the system message, the user's and the reply
 
 
@@ -174,7 +174,7 @@ HIDING = (
 
 @pytest.mark.parametrize("text", HIDING)
 def test_a_viewer_fetches_nothing_and_shows_every_word(text: str) -> None:
-    assert acts(inert(text)) == []
+    assert acts(make_inert(text)) == []
     page = ExampleChat(text)
     page.chat.title = text
     page.say(text)
@@ -197,9 +197,9 @@ def test_a_table_of_replies_does_nothing_either(text: str) -> None:
 @pytest.mark.parametrize("entity", ["&#x202e;", "&#8238;", "&rlm;", "&#x3164;", "&ZeroWidthSpace;", "&#X1B;", "&shy;"])
 def test_no_entity_steers_or_hides(entity: str) -> None:
     text = f"a{entity}b `{entity}`"
-    for made in (inert(text), on_a_line(text)):
+    for made in (make_inert(text), on_a_line(text)):
         assert forbidden(unescape_html(VIEWERS[0].render(made)).encode()) == []
-    assert inert("a &lt; b &amp;c; &eacute; &nbsp;") == "a &lt; b &amp;c; &eacute; &nbsp;"
+    assert make_inert("a &lt; b &amp;c; &eacute; &nbsp;") == "a &lt; b &amp;c; &eacute; &nbsp;"
 
 
 PIECES = (
@@ -212,8 +212,8 @@ PIECES = (
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
 def test_no_mix_of_markdown_acts(text: str) -> None:
-    assert acts(inert(text)) == []
-    assert inert(inert(text)) == inert(text)
+    assert acts(make_inert(text)) == []
+    assert make_inert(make_inert(text)) == make_inert(text)
     title = text.replace("\n", " ")
     assert acts(f"# {on_a_line(title)}") == []
 
@@ -231,7 +231,7 @@ def test_no_mix_of_markdown_acts(text: str) -> None:
     ],
 )
 def test_code_and_addresses_stay_as_they_are(text: str) -> None:
-    assert inert(text) == text
+    assert make_inert(text) == text
 
 
 def test_what_is_no_transcript_is_refused_in_words_that_can_be_shown(tmp_path: Path) -> None:

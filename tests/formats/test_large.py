@@ -21,9 +21,9 @@ def test_a_message_that_is_too_long_is_not_imported(tmp_path: Path) -> None:
         (chat,) = importing.chats(file)
         if size > LARGEST_MESSAGE:
             with pytest.raises(TranscriptError, match="longer than 1,000,000 characters") as caught:
-                importing.keep(store, chat)
+                importing.keep_transcript(store, chat)
             assert "Split or shorten it" in caught.value.hint
         else:
-            importing.keep(store, chat)
+            importing.keep_transcript(store, chat)
         assert len(store.sessions()) == wanted
     store.close()

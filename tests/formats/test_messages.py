@@ -36,7 +36,7 @@ def read(path: Path, data: str | bytes, form: str | None = None) -> list[Transcr
 
 
 def said(transcript: Transcript) -> list[dict[str, str]]:
-    return [{"role": each.speaker, "content": each.text} for each in messages.said(transcript.conversation)]
+    return [{"role": each.speaker, "content": each.text} for each in messages.list_messages(transcript.conversation)]
 
 
 def test_the_messages_of_the_chat_that_is_shown_are_written() -> None:
@@ -50,7 +50,7 @@ def test_the_messages_of_the_chat_that_is_shown_are_written() -> None:
 def test_what_was_written_comes_back(tmp_path: Path, form: str) -> None:
     page = example_chats.whole()
     path = page.write(tmp_path / "chat.json", form)
-    assert importing.recognised(path).name == form
+    assert importing.recognise_format(path).name == form
     (found,) = importing.chats(path)
     assert said(found) == SAID
     assert (found.conversation.title, found.info.model.path, found.info.id) == ("Write a story", "", "")
@@ -89,7 +89,7 @@ def test_texts_with_marks_of_json_in_them_come_as_they_are(tmp_path: Path, monke
     (found,) = read(
         tmp_path / "a.json", json.dumps([{"role": "user", "content": text}, {"role": "assistant", "content": text}])
     )
-    assert [each.text for each in messages.said(found.conversation)] == [text, text]
+    assert [each.text for each in messages.list_messages(found.conversation)] == [text, text]
 
 
 def test_parts_of_text_and_other_names_are_understood(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_nobody_takes_a_reply_from_elsewhere_for_one_of_a_model_here(tmp_path: P
     assert [(start.model.name, start.model.sha256, start.prompt_ids) for start in starts if start] == [
         ("gpt-5", "", [])
     ] * 2
-    assert found.conversation.ids() == []
+    assert found.conversation.list_ids() == []
     assert all(node.done for node in found.conversation.nodes.values())
 
 
@@ -143,7 +143,7 @@ def test_a_message_without_a_reply_says_so(tmp_path: Path) -> None:
 def test_half_characters_become_the_sign_for_none_and_whole_ones_stay(text: str) -> None:
     for data in (json.dumps(text), json.dumps(text).upper().replace("\\U", "\\u").replace("\\N", "\\n")):
         wanted = json.loads(data).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        found, count = jsonl_lines.replaced(data.encode())
+        found, count = jsonl_lines.replace_surrogates(data.encode())
         assert json.loads(found) == wanted
         assert count == wanted.count("\ufffd")
 
@@ -255,7 +255,7 @@ THINKING = [
 def test_thoughts_come_in_and_go_out_again(tmp_path: Path, form: str) -> None:
     (found,) = read(tmp_path / "a.json", json.dumps({"messages": THINKING}))
     for _ in range(2):
-        told = [*messages.said(found.conversation)]
+        told = [*messages.list_messages(found.conversation)]
         assert [(one.text, one.thoughts) for one in told] == [
             ("2+2?", ""), ("4", "Two and two make four."), ("And 3+3?", ""), ("6", ""),
         ]  # fmt: skip
@@ -266,7 +266,7 @@ def test_thoughts_come_in_and_go_out_again(tmp_path: Path, form: str) -> None:
 def test_thoughts_without_an_answer_are_a_reply(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "reasoning_content": "hm"}]
     (found,) = read(tmp_path / "a.json", json.dumps(turns))
-    assert [(one.text, one.thoughts) for one in messages.said(found.conversation)] == [("a", ""), ("", "hm")]
+    assert [(one.text, one.thoughts) for one in messages.list_messages(found.conversation)] == [("a", ""), ("", "hm")]
     assert found.left_out == ()
 
 

@@ -62,6 +62,6 @@ def test_a_table_has_the_phase_of_each_token(chat: ExampleChat) -> None:
 
 def test_our_own_lines_keep_them(chat: ExampleChat, tmp_path: Path) -> None:
     back = read(chat.write(tmp_path / "chat.jsonl", "jsonl")).conversation
-    thoughts = thoughts_of(back.reply())
+    thoughts = thoughts_of(back.find_reply())
     assert thoughts is not None
     assert (thoughts.tokens, thoughts.text) == (3, "Hm")

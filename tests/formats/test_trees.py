@@ -40,7 +40,7 @@ def test_a_tree_comes_back_byte_by_byte(tmp_path: Path, check: jsonschema.Draft2
         for form in ("md", "html", "csv", "openai", "sharegpt"):
             assert list(FORMATS[form].writer(found.conversation, found.info, found.records)) == made.lines(form)
     with_store = Store.open(tmp_path / "store.db")
-    session = importing.keep(with_store, found)
+    session = importing.keep_transcript(with_store, found)
     kept = with_store.load(session)
     stored = list(FORMATS["jsonl"].writer(kept.conversation, kept, lambda number: with_store.records(session, number)))
     with_store.close()

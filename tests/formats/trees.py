@@ -57,7 +57,7 @@ class _Tree:
             node = self._group() if chat.nodes and dice.random() < 0.15 else self._node()
             node.name = self._text() if dice.random() < 0.2 else ""
             if dice.random() < 0.08:
-                chat.delete(node.number)
+                chat.delete_node(node.number)
         if dice.random() < 0.5:
             chat.leaf = dice.choice(list(chat.nodes))
 
@@ -76,13 +76,13 @@ class _Tree:
     def _node(self) -> Node:
         chat, dice = self.made.chat, self._dice
         if not chat.nodes or dice.random() < 0.1:
-            first = chat.grow("user", parent=None, at=0, text=self._text())
+            first = chat.grow_node("user", parent=None, at=0, text=self._text())
             first.system = self._whole() if dice.random() < 0.5 else None
             return first
         parent = dice.choice([*chat.nodes.values()] + [chat.nodes[max(chat.nodes)]] * 3)
-        at = dice.choice([0, parent.kept(), len(parent.ids), dice.randrange(len(parent.ids) + 1)])
+        at = dice.choice([0, parent.count_kept(), len(parent.ids), dice.randrange(len(parent.ids) + 1)])
         if dice.random() < 0.4:
-            node = chat.grow("user", parent=parent.number, at=at, text=self._text())
+            node = chat.grow_node("user", parent=parent.number, at=at, text=self._text())
             node.prompt_ids.extend(dice.choices([0, 5, 49151, 2**31 - 1], k=dice.randrange(4)))
             node.whole = dice.random() < 0.2
             node.omitted = Omission(dice.randrange(3)) if dice.random() < 0.2 else None
@@ -91,8 +91,8 @@ class _Tree:
 
     def _reply(self, parent: Node, at: int, walk: int | None = None, of: Group | None = None) -> Node:
         chat = self.made.chat
-        done = b"".join(list(parent.tokens.pieces())[:at]) if parent.role == "assistant" else b""
-        node = chat.grow("assistant", parent=parent.number, at=at)
+        done = b"".join(list(parent.tokens.iterate_pieces())[:at]) if parent.role == "assistant" else b""
+        node = chat.grow_node("assistant", parent=parent.number, at=at)
         records = self._records(chat.ids_before(node.number), done)
         self.made.known[node.number] = records if of is None else list(self._walked(records, walk, of))
         for record in self.made.known[node.number]:

@@ -41,7 +41,7 @@ def pump_until(chat: Chat, condition: object, limit: float = 240.0) -> None:
     assert callable(condition)
     while not condition():
         assert monotonic() < end, chat.phase
-        chat.pump(0.01)
+        chat.pump_events(0.01)
 
 
 def measured(chat: Chat, claims: tuple[Claim, ...]) -> list[MeasuredClaim]:

@@ -75,7 +75,7 @@ def test_a_lesson_reads_and_names_only_what_there_is(file: object) -> None:
     ids=["drawn here", "drawn there", "text only"],
 )
 def test_an_engine_is_offered_the_lessons_that_can_be_played_on_it(abilities: EngineAbilities, offered: str) -> None:
-    offers = abilities.features()
+    offers = abilities.list_features()
     played = [lesson for lesson in lessons() if offers.issuperset(lesson.needs)]
     assert [lesson.id for lesson in played] == offered.split()
     for lesson in played:

@@ -46,7 +46,7 @@ def test_each_token_is_spelled_as_llama_cpp_spells_it(model_path: Path, session:
         at += 8 + length
     assert len(spelled) == vocabulary.size == session.model.n_vocab
     assert vocabulary.tokenizer == "gpt2"
-    wanted = [session.model.spelled(token).decode("utf-8", "replace")[:40] for token in range(vocabulary.size)]
+    wanted = [session.model.spell_token(token).decode("utf-8", "replace")[:40] for token in range(vocabulary.size)]
     assert spelled == [repr(text) for text in wanted]
 
 

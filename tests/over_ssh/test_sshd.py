@@ -87,9 +87,11 @@ def test_a_line_that_is_cut_or_silent_keeps_the_reply_ends_the_worker_and_is_tak
     assert ("the line to lab is silent" if sent == signal.SIGSTOP else "lab") in cut.failed.message
     assert len(cut.tokens) >= 8
     gone(sshd)
-    driven.chat.loading.restart()
+    driven.chat.loading.restart_engine()
     driven.idle()
-    assert [id for span in driven.chat.conversation.reply() for id in span.node.ids[: span.count]] == list(whole.ids)
+    assert [id for span in driven.chat.conversation.find_reply() for id in span.node.ids[: span.count]] == list(
+        whole.ids
+    )
 
 
 def refused(sshd: Sshd) -> Failed:

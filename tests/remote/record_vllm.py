@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.constraint import Constraint, make_choice
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import Message, ModelSpec
@@ -157,7 +157,7 @@ class Scene:
 
 
 CONSTRAINTS = (
-    choice(["teal", "ochre"]), Constraint("regex", "[A-Z]{3}[0-9]{2}"), Constraint("gbnf", 'root ::= "a" ("b" | "c")+ "."'),
+    make_choice(["teal", "ochre"]), Constraint("regex", "[A-Z]{3}[0-9]{2}"), Constraint("gbnf", 'root ::= "a" ("b" | "c")+ "."'),
     Constraint("lark", 'start: "x" ("y" | "z")'),
     Constraint("json_schema", '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'),
 )  # fmt: skip

@@ -170,10 +170,10 @@ class _Player(Handler):
         else:
             text = body["prompt"]
         ids = model.tokenize(text, special=True)
-        return {"tokens": ids, "token_strs": [_spelled(model.spelled(i)) for i in ids]}
+        return {"tokens": ids, "token_strs": [_spelled(model.spell_token(i)) for i in ids]}
 
     def _together(self, ids: list[int]) -> str:
-        return b"".join(map(self.server.session.model.spelled, ids)).decode("utf-8", "replace")
+        return b"".join(map(self.server.session.model.spell_token, ids)).decode("utf-8", "replace")
 
 
 def _key(path: str, asked: dict[str, Any]) -> str:

@@ -63,7 +63,7 @@ def compared(here: Drawing, there: Drawing, tokens: int) -> Iterator[tuple[str, 
     ids = here.model.tokenize(TEXT * 80, special=False)
     chat = here.render(Render([Message("user", "Tell me about rivers. <|im_end|>")])).ids
     for name, knobs in SETTINGS.items():
-        tuning = Tuning(max_tokens=8 if name.startswith("no cut") else tokens).turned(knobs)  # type: ignore[arg-type]
+        tuning = Tuning(max_tokens=8 if name.startswith("no cut") else tokens).turn_knobs(knobs)  # type: ignore[arg-type]
         # Each begins elsewhere, so that neither side has read a part of it in other pieces.
         for seed, prompt in enumerate([*(ids[at : at + length] for at, length in enumerate(LENGTHS)), chat]):
             command = ask_for(prompt, tuning.samplers(), tuning.conditions(), 100 + seed)

@@ -67,7 +67,7 @@ KNOBS = {
 def test_the_same_seed_draws_the_same_tokens(
     session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
-    here, there = both(session, on_twin, Tuning(max_tokens=40).turned(knobs))  # type: ignore[arg-type]
+    here, there = both(session, on_twin, Tuning(max_tokens=40).turn_knobs(knobs))  # type: ignore[arg-type]
     assert [token.id for token in there] == [token.id for token in here]
     for one, other in zip(here, there, strict=True):
         assert other.probability == pytest.approx(one.probability, abs=2e-5)
@@ -93,14 +93,14 @@ def test_the_same_seed_draws_the_same_tokens(
 def test_stages_that_look_at_all_tokens_are_given_all(
     session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
-    here, there = both(session, on_twin, Tuning(max_tokens=5).turned(knobs))  # type: ignore[arg-type]
+    here, there = both(session, on_twin, Tuning(max_tokens=5).turn_knobs(knobs))  # type: ignore[arg-type]
     assert [token.id for token in there] == [token.id for token in here]
     assert all("tail" not in token.state for token in there)
     assert [t.entropy for t in there] == pytest.approx([t.entropy for t in here], abs=1e-4)
 
 
 def test_a_repetition_penalty_finds_the_logits(session: ModelSession, on_twin: ServerSession) -> None:
-    here, there = both(session, on_twin, Tuning(max_tokens=20).turned({"repeat_penalty": 1.2}))
+    here, there = both(session, on_twin, Tuning(max_tokens=20).turn_knobs({"repeat_penalty": 1.2}))
     told = [(one, other) for one, other in zip(here, there, strict=True) if abs(other.logit - other.logprob) > 1]
     assert len(told) > 10  # else nothing is penalised that is likely, and nothing depends on it
     assert [other.logit for _, other in told] == pytest.approx([one.logit for one, _ in told], abs=1e-3)
@@ -134,7 +134,7 @@ def test_a_rule_is_met_by_what_a_measure_is_and_not_by_what_it_may_be(
 
 def test_a_flat_distribution_costs_no_second_question_for_each_token(on_twin: ServerSession, twin: TwinServer) -> None:
     """What proves the first token is asked for with the next one."""
-    tuning = Tuning(max_tokens=10).turned({"top_k": 0, "min_p": 0.0, "top_p": 0.99, "logit_bias": ("2=-99",)})
+    tuning = Tuning(max_tokens=10).turn_knobs({"top_k": 0, "min_p": 0.0, "top_p": 0.99, "logit_bias": ("2=-99",)})
     before = len(twin.completions())
     assert len(tokens_of(drawn(on_twin, command(on_twin, tuning)))) == 10
     counts = [body["n_probs"] for body in twin.completions()[before:] if "n_probs" in body]
@@ -153,7 +153,7 @@ def test_what_makes_a_server_list_all_tokens_each_time_is_told_once(
     twin: TwinServer, knobs: dict[str, object], why: str
 ) -> None:
     session = on_server(twin.url)
-    tuning = Tuning(max_tokens=4).turned(knobs)  # type: ignore[arg-type]
+    tuning = Tuning(max_tokens=4).turn_knobs(knobs)  # type: ignore[arg-type]
     told: list[str] = []
     for _ in range(2):
         before = len(twin.completions())
@@ -166,8 +166,8 @@ def test_what_makes_a_server_list_all_tokens_each_time_is_told_once(
 
 def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: ModelSession, on_twin: ServerSession) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 20
-    session.cache.rewind(0)
-    on_twin.cache.peek([5])  # what it had read is gone
+    session.cache.rewind_to(0)
+    on_twin.cache.peek_logits([5])  # what it had read is gone
     asked = Tuning(max_tokens=3)
     here, there = (drawn(one, command(one, asked, text)) for one in (session, on_twin))
     assert prefill_of(there).shapes == prefill_of(here).shapes
@@ -209,8 +209,8 @@ def test_no_request_insists_on_a_slot(on_twin: ServerSession, twin: TwinServer, 
         ids = ids_of(asked, TEXT)
         tuning = Tuning(max_tokens=3, repeat_penalty=1.2)
         drawn(asked, ask_for(ids, tuning.samplers(), tuning.conditions(), SEED))
-        asked.inspect(Inspect(ids, tuning.samplers(), SEED, 0), alone=True, wanted=never)
-        asked.explain(Explain(ids, ids[0], tuning.samplers(), SEED, 0), alone=True, wanted=never)
+        asked.inspect_step(Inspect(ids, tuning.samplers(), SEED, 0), alone=True, wanted=never)
+        asked.explain_step(Explain(ids, ids[0], tuning.samplers(), SEED, 0), alone=True, wanted=never)
         assert len(twin.completions()) > 4
         assert {body.get("id_slot", -1) for body in twin.completions()} == {-1}
     finally:
@@ -262,12 +262,12 @@ def test_questions_see_the_whole_row(session: ModelSession, on_twin: ServerSessi
     ids = ids_of(session, TEXT)
     rare = session.model.tokenize(" xylophone", special=False)[0]
     asked = Inspect(ids, tuning.samplers(), SEED, 0)
-    here, there = (one.inspect(asked, alone=True, wanted=never)[0] for one in (session, on_twin))
+    here, there = (one.inspect_step(asked, alone=True, wanted=never)[0] for one in (session, on_twin))
     assert (there.id, there.rank) == (here.id, here.rank)
     assert (there.entropy, there.p_end) == pytest.approx((here.entropy, here.p_end), abs=1e-4)
     assert there.logit == pytest.approx(here.logit, abs=1e-3)
     why = Explain(ids, rare, tuning.samplers(), SEED, 0)
-    one, other = (one.explain(why, alone=True, wanted=never).explanation for one in (session, on_twin))
+    one, other = (one.explain_step(why, alone=True, wanted=never).explanation for one in (session, on_twin))
     assert (other.removed_by, other.rank, other.winner) == (one.removed_by, one.rank, one.winner)
     assert other.logprob == pytest.approx(one.logprob, abs=1e-3)
 
@@ -276,7 +276,7 @@ def test_why_not_knows_what_dry_takes(session: ModelSession, on_twin: ServerSess
     tuning = Tuning(dry_multiplier=1.5)
     ids = session.model.tokenize("One two three four five. One two three four", special=False)
     asked = Explain(ids, session.model.tokenize(" five", special=False)[0], tuning.samplers(), SEED, 0)
-    one, other = (one.explain(asked, alone=True, wanted=never).explanation for one in (session, on_twin))
+    one, other = (one.explain_step(asked, alone=True, wanted=never).explanation for one in (session, on_twin))
     assert [(stage.name, stage.survivors) for stage in other.stages] == [(s.name, s.survivors) for s in one.stages]
     taken = [
         told.stages[at - 1].logit - told.stages[at].logit
@@ -295,8 +295,10 @@ def test_what_if_draws_what_generating_draws(
     reply = [token.id for token in tokens_of(drawn(on_twin, command(on_twin, plain)))]
     drawn(session, command(session, plain))
     ids = [*ids_of(on_twin, TEXT), *reply]
-    asked = Score(ids, len(reply), plain.turned(knobs).samplers(), SEED)  # type: ignore[arg-type]
-    here, there = (one.score(asked, alone=True, progress=lambda *_: None, wanted=never) for one in (session, on_twin))
+    asked = Score(ids, len(reply), plain.turn_knobs(knobs).samplers(), SEED)  # type: ignore[arg-type]
+    here, there = (
+        one.score_reply(asked, alone=True, progress=lambda *_: None, wanted=never) for one in (session, on_twin)
+    )
     assert there.ids == here.ids
     assert there.probabilities == pytest.approx(here.probabilities, abs=2e-5)
     if not knobs:
@@ -314,7 +316,7 @@ def test_a_reply_goes_on_after_a_question_about_its_past(session: ModelSession, 
             if isinstance(record, Token):
                 found.append(record.id)
                 if record.step == 4:
-                    one.inspect(Inspect(ids[:9], tuning.samplers(), SEED, 0), alone=False, wanted=never)
+                    one.inspect_step(Inspect(ids[:9], tuning.samplers(), SEED, 0), alone=False, wanted=never)
         return found
 
     assert asking(on_twin) == asking(session)
@@ -348,5 +350,5 @@ def test_all_tokens_are_as_here(session: ModelSession, on_twin: ServerSession) -
         i for i in range(here.n_vocab) if here.is_control(i)
     ]
     assert (there.end_ids, there.bos, there.eos, there.adds_bos) == (here.end_ids, here.bos, here.eos, here.adds_bos)
-    rows = np.array([session.cache.peek([1, 2, 3]), on_twin.cache.peek([1, 2, 3])], np.float64)
+    rows = np.array([session.cache.peek_logits([1, 2, 3]), on_twin.cache.peek_logits([1, 2, 3])], np.float64)
     assert np.ptp(rows[0] - rows[1]) < 1e-4

@@ -438,7 +438,7 @@ def _llama(draws: str, pieces: list[bytes], tricks: dict[str, Any]) -> tuple[lis
         tuning = Tuning(max_tokens=12, temperature=0.0)
         ids = session.model.tokenize("Hi", special=False)
         try:
-            wire.ENCODER.encode(session.info())
+            wire.ENCODER.encode(session.build_info())
             yield from events_of(
                 session, ask_for(ids, tuning.samplers(), tuning.conditions(), 1), lambda: None, perf_counter()
             )  # type: ignore[misc]

@@ -60,7 +60,7 @@ def test_a_reply_outlives_its_server_and_goes_on_when_it_is_back(
     try:
         it.chat.forks.continue_reply()
         it.idle()
-        assert "".join(span.node.text() for span in it.chat.conversation.reply()) == whole
+        assert "".join(span.node.text() for span in it.chat.conversation.find_reply()) == whole
         assert it.reply.failed is None
     finally:
         back.close()

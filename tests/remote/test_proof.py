@@ -31,7 +31,7 @@ settings_of = st.fixed_dictionaries(
 def left(logits: np.ndarray, samplers: SamplerSettings, past: list[int]) -> dict[int, float]:
     chain = Chain(samplers, len(logits), past)
     try:
-        found = chain.apply(logits.astype(np.float32), None, ())
+        found = chain.apply_stages(logits.astype(np.float32), None, ())
     finally:
         chain.close()
     return dict(zip(found.ids.tolist(), found.logits.tolist(), strict=True))
@@ -46,7 +46,7 @@ def test_what_is_enough_leaves_what_all_tokens_leave(
     rng = np.random.default_rng(seed)
     logits = rng.normal(5.0, spread, N)
     past = rng.integers(0, N, 20).tolist() + np.argsort(-logits)[:10].tolist()
-    samplers = Tuning().turned(knobs).samplers()  # type: ignore[arg-type]
+    samplers = Tuning().turn_knobs(knobs).samplers()  # type: ignore[arg-type]
     order = np.argsort(-logits)
     listed = order[:count]
     mass = np.log(np.exp(logits).sum())

@@ -41,7 +41,7 @@ def test_it_tells_its_vocabulary(served: ServerSession, session: ModelSession) -
 
 
 def test_it_says_what_it_is(served: ServerSession) -> None:
-    info = served.info()
+    info = served.build_info()
     assert (info.name, info.quantization, info.context, info.vocabulary) == ("smollm2", "Q4_1", 1024, 49152)
     assert info.parameters == 134515008
     assert info.has_template
@@ -60,7 +60,7 @@ def test_its_numbers_are_the_local_ones_but_for_its_kernels(
     served: ServerSession, session: ModelSession, knobs: dict[str, object]
 ) -> None:
     """The wheel is built for other processors: so long as the ids are equal, logits are within a few tenths."""
-    tuning = Tuning(max_tokens=25).turned(knobs)  # type: ignore[arg-type]
+    tuning = Tuning(max_tokens=25).turn_knobs(knobs)  # type: ignore[arg-type]
     there = tokens_of(drawn(served, command(served, tuning)))
     here = tokens_of(list(events_of(session, command(served, tuning))))  # type: ignore[arg-type]
     same = next((at for at, (one, other) in enumerate(zip(here, there, strict=False)) if one.id != other.id), len(here))
@@ -79,7 +79,7 @@ def test_the_same_seed_draws_the_same_again_and_what_if_agrees(served: ServerSes
     assert [token.id for token in first] == [token.id for token in second]
     ids = [token.id for token in first]
     look = Score([*only(asked).ids, *ids], len(ids), Tuning(top_k=90).samplers(), 11)
-    again = served.score(look, alone=True, progress=lambda *_: None, wanted=lambda: False)
+    again = served.score_reply(look, alone=True, progress=lambda *_: None, wanted=lambda: False)
     assert again.ids == [
         token.id for token in tokens_of(drawn(served, command(served, Tuning(max_tokens=25, top_k=90))))
     ]
@@ -96,7 +96,7 @@ def test_parts_of_characters_are_told(served: ServerSession) -> None:
 def test_what_it_still_has_is_told(served: ServerSession) -> None:
     long = "The quick brown fox jumps over the lazy dog. " * 15
     asked = command(served, Tuning(max_tokens=3), long)
-    served.cache.peek([1, 2, 3])
+    served.cache.peek_logits([1, 2, 3])
     told = prefill_of(drawn(served, asked))
     assert sum(told.shapes) + told.reused == len(only(asked).ids)
     assert max(told.shapes) == 63

@@ -32,7 +32,7 @@ def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServe
     session = asked_for(twin, "small")
     try:
         assert [body for path, body in twin.asked if path == "/models/load"] == [{"model": "small"}]
-        assert session.info().name == "small"
+        assert session.build_info().name == "small"
         tuning = Tuning(max_tokens=6)
         ids = ids_of(session, "Name a colour.")
         command = ask_for(ids, tuning.samplers(), tuning.conditions(), 7)
@@ -42,7 +42,7 @@ def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServe
         assert "/props?model=small" in [path for path, _ in twin.asked]
     finally:
         session.close()
-    twin_session.cache.rewind(0)
+    twin_session.cache.rewind_to(0)
     assert there == [token.id for token in tokens_of(drawn(twin_session, command))]
 
 
@@ -63,10 +63,10 @@ def test_after_a_stop_the_next_message_is_taken_on_a_new_connection(twin: TwinSe
     for session in (asked_for(twin, "small"), streamed_by(twin.url, "small")):
         try:
             ids = ids_of(session, "Hi.")
-            session.abort()
+            session.abort_decode()
             twin.hang_up()
             assert ids_of(session, "Hi.") == ids
-            session.abort()
+            session.abort_decode()
             twin.hang_up()
             assert session.model.tokenize("Hi.", special=False, begin=False)
         finally:
@@ -76,7 +76,7 @@ def test_after_a_stop_the_next_message_is_taken_on_a_new_connection(twin: TwinSe
 def test_without_a_name_it_is_the_one_that_is_loaded(twin: TwinServer) -> None:
     twin.several = {"large": "unloaded", "small": "loaded"}
     session = asked_for(twin, "")
-    assert session.info().path == "small"
+    assert session.build_info().path == "small"
     session.close()
     twin.several = {"large": "unloaded", "small": "unloaded"}
     with pytest.raises(EngineError, match="lab has no model loaded") as refused:

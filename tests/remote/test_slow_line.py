@@ -84,7 +84,7 @@ async def app_on(address: EngineAddress) -> AsyncIterator[Looked]:
 async def plays(looked: Looked, delay: float) -> None:
     looked.chat.send("Tell me about rivers.")
     await looked.until(
-        lambda: looked.chat.conversation.reply() and len(looked.chat.conversation.reply()[-1].node.tokens) > 1
+        lambda: looked.chat.conversation.find_reply() and len(looked.chat.conversation.find_reply()[-1].node.tokens) > 1
     )
     await looked.turns()
     assert looked.longest < delay

@@ -19,7 +19,7 @@ import pytest
 
 import termchat
 from termchat.decoding.conditions import IgnoreEnd, Text, Threshold
-from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.constraint import Constraint, make_choice
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.port import (
@@ -319,7 +319,7 @@ def test_a_constraint_is_the_servers(streamed: StreamedSession) -> None:
     stream = drawn(streamed, asked)
     jsonschema.validate(json.loads("".join(token.text for token in tokens_of(stream))), schema)
     assert settings_of(stream)[0].order[0] == "grammar"
-    stream = drawn(streamed, change(asked, constraint=choice(["foxes", 'a "bear"\n'])))
+    stream = drawn(streamed, change(asked, constraint=make_choice(["foxes", 'a "bear"\n'])))
     assert "".join(token.text for token in tokens_of(stream)) in ("foxes", 'a "bear"\n')
 
 
@@ -376,7 +376,9 @@ def test_a_change_that_the_server_refuses_leaves_the_reply_as_it_was(streamed: S
 
 
 def test_a_constraint_that_was_cut_off_can_be_removed_to_go_on(streamed: StreamedSession) -> None:
-    asked = command(streamed, Tuning(temperature=0.0, max_tokens=6), constraint=choice(["a very long bear indeed"]))
+    asked = command(
+        streamed, Tuning(temperature=0.0, max_tokens=6), constraint=make_choice(["a very long bear indeed"])
+    )
     ids = [*only(asked).ids, *said(drawn(streamed, asked))[:2]]
     cut = change(asked, ids=ids, done=2)
     with pytest.raises(EngineError, match="cannot be followed further") as caught:
@@ -387,8 +389,8 @@ def test_a_constraint_that_was_cut_off_can_be_removed_to_go_on(streamed: Streame
 
 def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, served: ServerSession) -> None:
     asked = Inspect(only(command(streamed)).ids, GREEDY.samplers(), 1, 0)
-    token, recomputed = streamed.inspect(asked, alone=True, wanted=lambda: False)
-    same, _ = served.inspect(asked, alone=True, wanted=lambda: False)
+    token, recomputed = streamed.inspect_step(asked, alone=True, wanted=lambda: False)
+    same, _ = served.inspect_step(asked, alone=True, wanted=lambda: False)
     assert recomputed
     assert (token.id, token.rank) == (UNKNOWN, UNKNOWN)
     assert [one.id for one in token.candidates] == [one.id for one in same.candidates]
@@ -396,7 +398,7 @@ def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, serve
         [one.logprob for one in same.candidates], abs=1e-3
     )
     with pytest.raises(EngineError, match="busy with the reply") as caught:
-        streamed.inspect(asked, alone=False, wanted=lambda: False)
+        streamed.inspect_step(asked, alone=False, wanted=lambda: False)
     assert caught.value.kind != "busy"  # with which it would be asked again at once
 
 
@@ -416,9 +418,9 @@ def test_why_not_tells_the_models_numbers_and_nothing_of_the_chain(
     row = served.cache.server.candidates(ids, streamed.model.n_vocab)
     all_, logprobs = row.ids, row.logprobs
     token, drawn = int(all_[place]), int(all_[2])
-    biased = GREEDY.turned({"logit_bias": (f"{token}=-1.5",)}).samplers()
+    biased = GREEDY.turn_knobs({"logit_bias": (f"{token}=-1.5",)}).samplers()
     asked = Explain(ids, token, biased, 1, 0, drawn=drawn)
-    it = streamed.explain(asked, alone=True, wanted=lambda: False).explanation
+    it = streamed.explain_step(asked, alone=True, wanted=lambda: False).explanation
     assert (it.id, it.rank, it.winner, it.winner_text) == (token, place, drawn, streamed.model.name(drawn))
     assert it.logprob == pytest.approx(logprobs[place], abs=1e-3)
     assert it.there is not None
@@ -429,15 +431,15 @@ def test_why_not_tells_the_models_numbers_and_nothing_of_the_chain(
     assert all(math.isnan(number) for number in (it.logit, it.probability, it.noise))
     assert (it.stages, it.removed_by, it.penalised, it.remedies) == ([], None, None, [])
     with pytest.raises(EngineError, match="not in this model's vocabulary"):
-        streamed.explain(Explain(ids, 10**6, biased, 1, 0), alone=True, wanted=lambda: False)
+        streamed.explain_step(Explain(ids, 10**6, biased, 1, 0), alone=True, wanted=lambda: False)
     with pytest.raises(EngineError, match="busy with the reply"):
-        streamed.explain(Explain([*ids, 5], 5, biased, 1, 0), alone=False, wanted=lambda: False)
+        streamed.explain_step(Explain([*ids, 5], 5, biased, 1, 0), alone=False, wanted=lambda: False)
 
 
 def test_a_prompt_that_is_too_long_says_where_a_server_has_its_context(streamed: StreamedSession) -> None:
     asked = Inspect([5] * (streamed.served.capacity + 1), GREEDY.samplers(), 1, 0)
     with pytest.raises(EngineError, match="the prompt has") as caught:
-        streamed.inspect(asked, alone=True, wanted=lambda: False)
+        streamed.inspect_step(asked, alone=True, wanted=lambda: False)
     assert "--ctx-size" in caught.value.hint
     assert "load the model" not in caught.value.hint
 

@@ -240,7 +240,7 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
     def cancels(handler: Handler) -> bool:
         assert read.wait(20)
         cancelled.append(monotonic())
-        on_stream.abort()
+        on_stream.abort_decode()
         return twin_server.silent(release)(handler)
 
     twin.at_chunk = {3: cancels}
@@ -317,11 +317,11 @@ def test_a_cancel_while_a_stream_is_asked_for_is_no_failure_and_ends_it(
 
     def cancels(self: http.client.HTTPConnection, *what: Any, **more: Any) -> None:
         if what[0] == "POST" and when == "before":
-            on_stream.abort()
+            on_stream.abort_decode()
         asks(self, *what, **more)
         if what[0] == "POST":
             asked.append(self)
-            on_stream.abort()
+            on_stream.abort_decode()
 
     command_ = command(on_stream)
     monkeypatch.setattr(http.client.HTTPConnection, "request", cancels)

@@ -11,7 +11,7 @@ import pytest
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
-from termchat.chat.opening import saving
+from termchat.chat.opening import make_saver
 from termchat.chat.sizing import Size, Sizing
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.setting_changes import model_change
@@ -68,7 +68,7 @@ def test_the_second_turn_sends_the_texts_of_the_first(serve: Serve, begin: Begin
     assert it.say("What?").text() == "I said: Bob."
     assert _said(twin, 0) == ["system: Be brief.", "user: Who <|im_end|> are you?"]
     assert _said(twin, 1) == [*_said(twin, 0), "assistant: I am Bob.", "user: What?"]
-    assert [text for _, text in it.chat.conversation.turns()][1::2] == ["I am Bob.", "I said: Bob."]
+    assert [text for _, text in it.chat.conversation.list_turns()][1::2] == ["I am Bob.", "I said: Bob."]
 
 
 def test_thoughts_are_not_sent_again(serve: Serve, begin: Begin) -> None:
@@ -88,13 +88,13 @@ def test_replies_again_and_messages_in_other_words(serve: Serve, begin: Begin) -
     assert (it.reply.text(), _said(twin)) == ("Two.", ["user: Say something."])
     assert it.reply.parent == first.parent
     turn = it.chat.conversation.nodes[first.parent or 0]
-    it.chat.forks.edit(turn, "Say it again.")
+    it.chat.forks.edit_message(turn, "Say it again.")
     it.idle()
     assert (it.reply.text(), _said(twin)) == ("Three.", ["user: Say it again."])
     it.chat.forks.edit_system("Be brief.")
     it.idle()
     assert (it.reply.text(), _said(twin)) == ("Four.", ["system: Be brief.", "user: Say it again."])
-    assert len(it.chat.conversation.leaves()) == 4
+    assert len(it.chat.conversation.list_leaves()) == 4
 
 
 def test_a_stopped_reply_stays_and_what_was_written_meanwhile_follows(serve: Serve, begin: Begin) -> None:
@@ -116,9 +116,9 @@ def test_what_cannot_be_done_says_why(serve: Serve, begin: Begin) -> None:
     node = it.say("Say something.")
     before = len(it.chat.conversation.nodes)
     it.chat.forks.continue_reply()
-    it.chat.forks.fork(node, 1)
+    it.chat.forks.fork_reply(node, 1)
     it.chat.begin_with("Sure,")
-    it.told += it.chat.pump(0.0)
+    it.told += it.chat.pump_events(0.0)
     assert len(it.chat.conversation.nodes) == before
     assert len([said for said in it.notices if said.endswith("it is text only")]) == 3
 
@@ -161,7 +161,7 @@ def test_a_knob_that_is_turned_in_mid_reply_holds_from_the_next_on(serve: Serve,
     it = begin(twin)
     it.chat.send("Go on for ever.")
     it.streaming(3)
-    it.chat.adjust("temperature", 1.5)
+    it.chat.adjust_setting("temperature", 1.5)
     it.streaming(len(it.reply.tokens) + 3)
     assert it.reply.settings[-1].samplers.temperature == 0.8
     it.chat.stop()
@@ -185,7 +185,7 @@ def test_raw_text_is_refused(serve: Serve, begin: Begin) -> None:
 def test_a_message_has_no_size(serve: Serve, begin: Begin) -> None:
     it = begin(serve(words("One.")))
     sizes: list[Size | None] = []
-    Sizing(it.chat).ask("How long am I?", sizes.append)
+    Sizing(it.chat).ask_size("How long am I?", sizes.append)
     it.idle()
     assert sizes == [None]
 
@@ -197,14 +197,14 @@ def test_it_is_saved_and_read_again(serve: Serve, begin: Begin, tmp_path: Path) 
     assert store.flush()
     session = it.chat.session.current_id
     loaded = store.load(session).conversation
-    assert list(loaded.turns()) == list(it.chat.conversation.turns())
+    assert list(loaded.list_turns()) == list(it.chat.conversation.list_turns())
     node = loaded.nodes[loaded.leaf or 0]
     assert (list(node.ids), node.tokens.packed()) == ([UNKNOWN] * 4, it.reply.tokens.packed())
-    again = read(saving(it.chat.session, tmp_path / "chat.jsonl")()).conversation
-    assert list(again.turns()) == list(loaded.turns())
+    again = read(make_saver(it.chat.session, tmp_path / "chat.jsonl")()).conversation
+    assert list(again.list_turns()) == list(loaded.list_turns())
     assert list(again.nodes[node.number].ids) == list(node.ids)
     for name in ("chat.md", "chat.html", "chat.csv", "chat.openai.json"):
-        written = saving(it.chat.session, tmp_path / name)().read_text()
+        written = make_saver(it.chat.session, tmp_path / name)().read_text()
         assert "blue" in written
         assert re.search(r"\bnan\b", written.split("<script", 1)[0], re.IGNORECASE) is None
     store.close()
@@ -216,7 +216,7 @@ def test_it_goes_on_with_a_local_model_and_back(
     twin = serve(words("I am Bob."), words("Bob it is."))
     it = begin(twin, Tuning(max_tokens=6, temperature=0.0))
     it.say("Who are you?")
-    it.chat.loading.switch(Choice(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), {}))
+    it.chat.loading.switch_model(Choice(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), {}))
     it.idle()
     local = it.say("Say hello.")
     told = [Message("user", "Who are you?"), Message("assistant", "I am Bob."), Message("user", "Say hello.")]
@@ -224,7 +224,7 @@ def test_it_goes_on_with_a_local_model_and_back(
     assert it.chat.conversation.ids_before(local.number) == prompt
     assert UNKNOWN not in local.ids
     assert model_change(local) == "model some-model → smollm2"
-    it.chat.loading.switch(Choice(_spec(twin), {}))
+    it.chat.loading.switch_model(Choice(_spec(twin), {}))
     it.idle()
     assert it.say("And you?").text() == "Bob it is."
     assert _said(twin)[3:] == [f"assistant: {local.text()}", "user: And you?"]
@@ -236,7 +236,7 @@ def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
     """Its message has no ids, and no record says that another engine had it."""
     it = begin(serve(refuses(500, "oops")), Tuning(max_tokens=6, temperature=0.0))
     it.say("Who are you?")
-    it.chat.loading.switch(Choice(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), {}))
+    it.chat.loading.switch_model(Choice(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), {}))
     it.idle()
     it.chat.forks.regenerate()
     it.idle()

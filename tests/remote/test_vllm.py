@@ -167,7 +167,7 @@ CHATS: tuple[list[Message], ...] = (
 def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
     model: VllmStream, twin_session: ModelSession, chat: list[Message]
 ) -> None:
-    assert model.prompt(chat, None) == twin_session.prompt(chat, None)
+    assert model.prompt(chat, None) == twin_session.render_prompt(chat, None)
 
 
 def test_a_template_that_refuses_the_system_role_has_it_before_the_first_message(
@@ -369,7 +369,7 @@ def test_why_not_tells_what_the_server_lists_and_what_it_says_of_one_token(
 
     def explained(token: int, drawn: int) -> Explanation:
         asked = Explain(ids, token, SamplerSettings(), 7, 0, drawn=drawn)
-        return session.explain(asked, alone=True, wanted=lambda: False).explanation
+        return session.explain_step(asked, alone=True, wanted=lambda: False).explanation
 
     it = explained(int(listed[4]), int(listed[0]))
     assert (it.rank, it.winner, it.logprob) == (4, int(listed[0]), logprobs[4])
@@ -384,7 +384,7 @@ def test_why_not_tells_what_the_server_lists_and_what_it_says_of_one_token(
     asked = len(vllm.asked)
     assert explained(2, 40000) == it
     assert len(vllm.asked) == asked  # the server is not asked the same again when a knob turns
-    assert "--max-model-len" in session.info().abilities.larger_context
+    assert "--max-model-len" in session.build_info().abilities.larger_context
 
 
 # --- what it is asked ------------------------------------------------------------------------------------------------
@@ -676,7 +676,7 @@ def test_what_is_noticed_meanwhile_is_told_with_the_next_reply(other: Callable[.
         model.answered(list(range(600)), 0)
     assert "reads the whole text again" in noted()[0]
     assert noted() == []
-    assert "reads the whole text again" in session.info().remarks[0].message
+    assert "reads the whole text again" in session.build_info().remarks[0].message
 
 
 # --- the contract, as it was recorded --------------------------------------------------------------------------------

@@ -144,11 +144,11 @@ def test_what_is_kept_is_not_read_again(on_twin: ServerSession) -> None:
     ids = ids_of(on_twin, TEXT)
     stream = walked(on_twin, ask(ids, [walk(i, FREE, i) for i in range(2)]))  # type: ignore[arg-type]
     path = [*ids, *(t.id for t in tokens_of(of(stream, 1)))]
-    assert on_twin.keep(1).cells == len(path) - 1
+    assert on_twin.keep_reply(1).cells == len(path) - 1
     read = prefill_of(drawn(on_twin, ask_for(path, FREE.samplers(), FREE.conditions(), 1)))
     assert (read.tokens, read.shapes) == (len(path), [1])
     with pytest.raises(EngineError, match="no walk 7"):
-        on_twin.keep(7)
+        on_twin.keep_reply(7)
 
 
 def test_a_server_that_fails_ends_all_walks_and_makes_them_when_it_is_back(

@@ -223,8 +223,8 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(400, "Prompt contains invalid tokens", "invalid_request_error")
             return None
         if server.forgets:
-            cache.rewind(0)
-        kept = cache.rewind(cache.common(ids))
+            cache.rewind_to(0)
+        kept = cache.rewind_to(cache.count_common(ids))
         at = kept
         while at < len(ids):
             cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
@@ -235,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
             "generation_settings/logit_bias": [{"bias": None, "token": i} for i in model.end_ids],
         }  # fmt: skip
         if count := body.get("n_probs", 0):
-            told["completion_probabilities"] = [self._probabilities(cache.logits().astype(np.float64), count)]
+            told["completion_probabilities"] = [self._probabilities(cache.read_logits().astype(np.float64), count)]
         if body.get("return_tokens"):
             (step,) = told["completion_probabilities"]
             told |= {"tokens": [step["id"]], "stop": True, "stop_type": "limit", "tokens_predicted": 1}
@@ -275,11 +275,11 @@ class Handler(BaseHTTPRequestHandler):
     def _next(self, ids: list[int], count: int) -> tuple[dict[str, Any], int]:
         """The step after ids, and how many of those were there."""
         cache = self.server.session.cache
-        at = kept = cache.rewind(cache.common(ids))
+        at = kept = cache.rewind_to(cache.count_common(ids))
         while at < len(ids):
             cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
             at = len(cache.ids)
-        step = self._probabilities(cache.logits().astype(np.float64), count)
+        step = self._probabilities(cache.read_logits().astype(np.float64), count)
         return step | {"logprob": step["top_logprobs"][0]["logprob"]}, kept
 
     def event(self, value: Any) -> None:

@@ -17,7 +17,7 @@ from random import Random
 from time import monotonic
 
 from termchat import paths
-from termchat.chat.opening import find_model, load_latest, saving
+from termchat.chat.opening import find_model, load_latest, make_saver
 from termchat.config.settings import load
 from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
@@ -85,7 +85,7 @@ class Witness(Store):
 
     def look(self) -> None:
         """Says which turns have left the store's queue for the disk."""
-        queued = {id(operation) for operation in self._writer.queued()}
+        queued = {id(operation) for operation in self._writer.list_queued()}
         for waiting in list(self._waiting):
             operation, session, node = waiting
             if operation is None or id(operation) not in queued:
@@ -93,7 +93,7 @@ class Witness(Store):
                 say("kept", session, node.number, digest(node, self._marks.get((session, node.number), [])))
 
     def _wait(self, session: str, node: Node) -> None:
-        queued = self._writer.queued()  # without it the disk was faster than this line
+        queued = self._writer.list_queued()  # without it the disk was faster than this line
         self._waiting.append((queued[-1] if queued else None, session, node))
 
 
@@ -107,7 +107,7 @@ class Driver:
         Store.open(paths.store_file()).close()  # which repairs it
         store = self._witness = Witness(paths.store_file())
         session = load_latest(store, config)
-        if session is None or len(session.conversation.ids()) >= LONGEST:
+        if session is None or len(session.conversation.list_ids()) >= LONGEST:
             conversation = Conversation(raw=self._random.random() < 0.7)
             session = Session(tuning=config.tuning, conversation=conversation, store=store)
         config, spec = find_model(config)
@@ -126,7 +126,7 @@ class Driver:
         self._length(90 if self._kind == "streaming" else 8)
         self._send()
         while not select.select([0], [], [], 0)[0]:
-            self.chat.pump(0.01)
+            self.chat.pump_events(0.01)
             self._witness.look()
             self._tell_troubles()
             if self.chat.phase == "failed":
@@ -146,7 +146,7 @@ class Driver:
             self._send()
         elif self._first is not None and self._witness.focus:
             self._first()
-        elif len(self.chat.conversation.ids()) > LONGEST:
+        elif len(self.chat.conversation.list_ids()) > LONGEST:
             self._new()
         else:
             weights, things = zip(*self._things, strict=True)
@@ -159,7 +159,7 @@ class Driver:
         if failure is None or failure.kind != "engine":
             raise SystemExit(f"not the engine's end, but {failure}")
         self._witness.recovering = True
-        self.chat.loading.restart()
+        self.chat.loading.restart_engine()
 
     def _tell_troubles(self) -> None:
         problem = self._witness.problem()
@@ -171,7 +171,7 @@ class Driver:
     # --- what a person does ------------------------------------------------------------------------------------------
 
     def _length(self, tokens: int) -> None:
-        self.chat.adjust("max_tokens", tokens)
+        self.chat.adjust_setting("max_tokens", tokens)
 
     def _send(self) -> None:
         self.chat.send(self._random.choice(TEXTS))
@@ -181,25 +181,27 @@ class Driver:
         self._send()
 
     def _tune(self) -> None:
-        self.chat.adjust("temperature", self._random.choice((0.0, 0.5, 0.8, 1.3)))
+        self.chat.adjust_setting("temperature", self._random.choice((0.0, 0.5, 0.8, 1.3)))
 
     def _fork(self) -> None:
         nodes = [node for node in self._replies() if len(node.ids)]
         if nodes:
             node = self._random.choice(nodes)
             self._witness.moment("forking")
-            self.chat.forks.fork(node, self._random.randrange(len(node.ids)), text=self._random.choice(("", " but")))
+            self.chat.forks.fork_reply(
+                node, self._random.randrange(len(node.ids)), text=self._random.choice(("", " but"))
+            )
 
     def _rename(self) -> None:
         nodes = list(self.chat.conversation.nodes)
         if nodes:
-            self.chat.branches.rename(self._random.choice(nodes), "a way")
+            self.chat.branches.rename_branch(self._random.choice(nodes), "a way")
 
     def _delete(self) -> None:
         nodes = self._replies()
         if nodes:
-            self.chat.branches.delete(self._random.choice(nodes).number)
-            self.chat.branches.undelete()
+            self.chat.branches.delete_branch(self._random.choice(nodes).number)
+            self.chat.branches.restore_branch()
 
     def _export(self) -> None:
         if not self.chat.session.id:
@@ -207,7 +209,7 @@ class Driver:
         path = Path(os.environ["HOME"]) / f"chat{self._random.choice(('.jsonl', '.md'))}"
         self._witness.moment("exporting")
         for _ in range(10 if self._kind == "exporting" else 1):
-            saving(self.chat.session, path)()
+            make_saver(self.chat.session, path)()
 
     def _replies(self) -> list[Node]:
         chat = self.chat.conversation

@@ -164,13 +164,13 @@ async def command(desk: Desktop, text: str) -> None:
 
 
 def path(desk: Desktop) -> list[str]:
-    return [text for _, text in desk.chat.conversation.turns()]
+    return [text for _, text in desk.chat.conversation.list_turns()]
 
 
 def idle_chat(engine: FakeEngine) -> Chat:
     chat = chat_on(engine, Tuning(seed=1))
     chat.loading.load(SPEC)
-    chat.pump()
+    chat.pump_events()
     return chat
 
 

@@ -123,7 +123,7 @@ async def test_keys_in_one_burst_are_taken_in_order() -> None:
         for key in ("a", "b", "enter", "c"):
             desk.app.simulate_key(key)
         await desk.settle()
-        assert [text for role, text in desk.chat.conversation.turns() if role == "user"] == ["ab"]
+        assert [text for role, text in desk.chat.conversation.list_turns() if role == "user"] == ["ab"]
         assert desk.composer.text == "c"
 
 
@@ -605,7 +605,7 @@ async def test_a_key_can_be_remapped_and_the_key_line_says_so() -> None:
         assert "TUNE" in desk.text
         await desk.type("", "escape")
         await desk.type("hi", "f5")
-        assert next(text for _, text in desk.chat.conversation.turns()) == "hi"
+        assert next(text for _, text in desk.chat.conversation.list_turns()) == "hi"
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
@@ -673,7 +673,7 @@ async def test_a_dead_engine_is_noticed_while_idle_and_one_key_starts_it_again()
 )
 async def test_what_one_key_does_about_an_engine_elsewhere_is_told(url: str, kind: str, continues: str) -> None:
     async with desktop() as desk:
-        desk.chat.loading.switch(Choice(ModelSpec("", "tiny", engine=EngineAddress("box", url)), {}))
+        desk.chat.loading.switch_model(Choice(ModelSpec("", "tiny", engine=EngineAddress("box", url)), {}))
         await desk.until(lambda: desk.chat.phase == "idle")
         await desk.sent("go", "one", " two")
         desk.engine.die("box broke off", kind)
@@ -712,7 +712,7 @@ async def test_a_notice_of_an_error_goes_when_its_cause_is_gone(what: str) -> No
         elif what == "the next reply":
             await desk.type("", "ctrl+r")
         elif what == "another model":
-            desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other"), {}))
+            desk.chat.loading.switch_model(Choice(ModelSpec("/other.gguf", "other"), {}))
         elif what == "a new chat":
             await desk.type("", "ctrl+n")
         else:
@@ -751,7 +751,7 @@ async def test_what_is_pasted_is_drawn_with_marks_and_sent_as_it_is() -> None:
         assert "a␛[31mb\N{REPLACEMENT CHARACTER}c" in desk.text
         await desk.type("", "enter")
         assert "\x1b" not in desk.text
-        assert next(text for _, text in desk.chat.conversation.turns()) == "a\x1b[31mb\u202ec"
+        assert next(text for _, text in desk.chat.conversation.list_turns()) == "a\x1b[31mb\u202ec"
 
 
 async def test_a_long_coloured_log_is_pasted_at_once_and_sent_as_it_is() -> None:
@@ -764,7 +764,7 @@ async def test_a_long_coloured_log_is_pasted_at_once_and_sent_as_it_is() -> None
         assert "␛[37mline 2999␛[0m" in desk.text
         assert not desk.engine.generated
         await desk.type("", "enter")
-        assert [text for role, text in desk.chat.conversation.turns() if role == "user"] == [log]
+        assert [text for role, text in desk.chat.conversation.list_turns() if role == "user"] == [log]
 
 
 async def test_a_text_that_ends_the_reply_is_kept_on_demand() -> None:

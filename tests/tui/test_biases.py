@@ -92,7 +92,7 @@ async def test_a_click_selects_a_row_and_a_second_bans_it() -> None:
 
 async def test_keys_of_token_mode_ban_and_boost_the_token_under_the_cursor() -> None:
     async with looking() as desk:
-        token = desk.chat.conversation.path()[-1].node.ids[-1]
+        token = desk.chat.conversation.find_path()[-1].node.ids[-1]
         await desk.type("", "plus", "plus")
         assert written(desk) == (f"{token}=+2",)
         await desk.type("", "minus")
@@ -132,12 +132,12 @@ async def test_the_command_adds_a_bias_and_says_what_is_wrong() -> None:
 
 async def test_another_model_drops_the_biases_by_id_which_are_other_tokens_there() -> None:
     async with desktop() as desk:
-        desk.chat.adjust("logit_bias", ['" sea"=ban', "7=+1"])
-        assert desk.chat.loading.switch(Choice(SPEC, {}))
+        desk.chat.adjust_setting("logit_bias", ['" sea"=ban', "7=+1"])
+        assert desk.chat.loading.switch_model(Choice(SPEC, {}))
         await desk.settle()
         assert written(desk) == ('" sea"=ban', "7=+1")  # the same vocabulary
         desk.engine.info = msgspec.structs.replace(desk.engine.info, vocabulary=32_000)
-        assert desk.chat.loading.switch(Choice(SPEC, {}))
+        assert desk.chat.loading.switch_model(Choice(SPEC, {}))
         await desk.shows("logit_bias: 7=+1 removed: in this model these ids are other tokens")
         assert written(desk) == ('" sea"=ban',)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from termchat.chat.service import Chat
-from termchat.decoding.constraint import GRAMMAR, Constraint, choice
+from termchat.decoding.constraint import GRAMMAR, Constraint, make_choice
 from termchat.decoding.records import Stage
 from termchat.engine.port import Adjust
 from termchat.tui.constraint.constraint_dialog import ConstraintDialog, ConstraintText
@@ -121,7 +121,7 @@ async def test_a_constraint_is_dropped_and_put_back_in_mid_reply() -> None:
 async def test_choices_examples_and_grammars_are_commands_and_faults_are_told_at_their_place() -> None:
     async with desktop() as desk:
         await command(desk, "/choice yes | no")
-        assert desk.chat.constraint == choice(["yes", "no"])
+        assert desk.chat.constraint == make_choice(["yes", "no"])
         await command(desk, '/grammar root ::= "a" | "b"')
         assert in_force(desk.chat).kind == "gbnf"
         await command(desk, '/grammar start: "a" | "b"')
@@ -207,4 +207,4 @@ def test_a_file_is_read_and_a_text_is_taken(tmp_path: Path) -> None:
     file.write_text('root ::= "a"')
     assert file_or_text(str(file)) == ("a.gbnf", 'root ::= "a"')
     assert file_or_text('root ::= "a"') == ("", 'root ::= "a"')
-    assert choices("a\nb c\n") == choices("a | b c") == choice(["a", "b c"])
+    assert choices("a\nb c\n") == choices("a | b c") == make_choice(["a", "b c"])

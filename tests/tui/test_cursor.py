@@ -234,7 +234,7 @@ async def test_another_path_takes_it_to_what_is_left_of_its_reply() -> None:
     app = Desk(chat, "probability")
     async with app.run_test(size=(40, 12)) as pilot:
         app.transcript.set_cursor(TokenRef(2, 3))
-        fork = chat.grow("assistant", parent=2, at=2)
+        fork = chat.grow_node("assistant", parent=2, at=2)
         app.transcript.show(chat)
         assert app.transcript.cursor == TokenRef(2, 1)
         fork.add(token(0, " other"))

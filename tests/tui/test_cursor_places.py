@@ -191,7 +191,7 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
         if chat.nodes[chat.leaf or 0].role == "assistant":
             chat.nodes[chat.leaf or 0].add(finished("user"))
         before = chat.nodes[chat.leaf or 0]
-        node = chat.grow("assistant", parent=before.number, at=before.kept())
+        node = chat.grow_node("assistant", parent=before.number, at=before.count_kept())
         node.add(start())
         node.add(settings_record(0.8))
         document.show(chat, PAINT, running=True)
@@ -235,10 +235,10 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     chat = Conversation()
     made_records.user(chat, "hi", [1])
     made_records.add_all(made_records.reply(chat), made_records.stream([1], first, stops=("END",), reason="user"))
-    more = chat.grow("assistant", parent=2, at=len(first))
+    more = chat.grow_node("assistant", parent=2, at=len(first))
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
-    parts = parts_of(chat.reply())
-    assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.turns())[-1][1]
+    parts = parts_of(chat.find_reply())
+    assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.list_turns())[-1][1]
     assert size_of(parts) == len(text)
     numbered = TurnTokens(parts)
     begin, end = numbered.span(len(first))
@@ -318,7 +318,7 @@ def test_up_and_down_go_by_words_not_by_the_spaces_that_hang_over_the_line_befor
 
 def test_only_what_the_path_takes_is_reached() -> None:
     chat = chat_of("Go", "one two three four five")
-    fork = chat.grow("assistant", parent=2, at=2)
+    fork = chat.grow_node("assistant", parent=2, at=2)
     fork.add(start())
     fork.add(settings_record(0.8))
     for piece in (" other", " words"):
@@ -341,5 +341,5 @@ def test_tokens_that_a_stop_sequence_swallowed_are_reached_until_the_chat_goes_o
     assert walk(cursor) == [TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2)]
     ask(chat, "And?")
     document.show(chat, PAINT, running=False)
-    assert walk(cursor) == [TokenRef(2, index) for index in range(node.kept())]
-    assert node.kept() < 3
+    assert walk(cursor) == [TokenRef(2, index) for index in range(node.count_kept())]
+    assert node.count_kept() < 3

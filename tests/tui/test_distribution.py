@@ -218,7 +218,7 @@ def test_the_histogram_is_what_the_dice_draw_in_float64(shares: list[float]) -> 
     missing = 1 - math.fsum(shares)
     ids = [*range(len(shares)), *([2**31 - 1] if missing > 1e-9 else [])]
     logs = np.log(np.array([*shares, *([missing] if missing > 1e-9 else [])], np.float64))
-    noise = np.array([dice.noise(seed, token.step, ids) for seed in range(first, first + n)], np.float64)
+    noise = np.array([dice.draw_noise(seed, token.step, ids) for seed in range(first, first + n)], np.float64)
     expected = np.bincount((logs + noise).argmax(axis=1), minlength=len(shares) + 1)
     seen = counted(token, Rolls(2, token.step, n, first))
     assert seen == expected.tolist()

@@ -59,7 +59,7 @@ async def test_the_first_message_is_there_again_when_nobody_could_send_it(tmp_pa
     async with kept(tmp_path) as desk:
         await desk.until(lambda: desk.composer.text == "never sent")
         await told(desk)
-        assert "never sent" in desk.chat.conversation.path()[0].node.written
+        assert "never sent" in desk.chat.conversation.find_path()[0].node.written
 
 
 async def test_a_new_chat_has_no_draft_of_the_old_one_and_undo_does_not_bring_it() -> None:
@@ -69,7 +69,7 @@ async def test_a_new_chat_has_no_draft_of_the_old_one_and_undo_does_not_bring_it
         await desk.type("half a thought", "ctrl+n", "ctrl+underscore")
         assert desk.composer.text == ""
         await desk.type("new")
-        desk.chat.show(Session(conversation=old))
+        desk.chat.show_session(Session(conversation=old))
         await desk.settle()
         assert desk.composer.text == "half a thought"
         await desk.type("", "ctrl+n")

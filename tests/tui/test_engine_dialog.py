@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from termchat import paths
-from termchat.chat.opening import choose
+from termchat.chat.opening import choose_model
 from termchat.config import per_model
 from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
@@ -213,12 +213,14 @@ async def test_what_was_set_is_kept_for_this_model_and_taken_back(tmp_path: Path
         await opened(desk, "alpha")
         await at(desk, "threads", "3", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
-    assert choose(config(), str(file)).spec.threads == 3
+    assert choose_model(config(), str(file)).spec.threads == 3
     (tmp_path / "config.toml").write_text("[engine]\nthreads = 2\n")
-    assert choose(load({}, {}, tmp_path / "config.toml"), str(file)).spec.threads == 3  # the file is for all models
-    assert choose(config(threads="2"), str(file)).spec.threads == 2
-    assert choose(config({"threads": 1}), str(file)).spec.threads == 1
-    assert choose(config(), str(other)).spec.threads == 0
+    assert (
+        choose_model(load({}, {}, tmp_path / "config.toml"), str(file)).spec.threads == 3
+    )  # the file is for all models
+    assert choose_model(config(threads="2"), str(file)).spec.threads == 2
+    assert choose_model(config({"threads": 1}), str(file)).spec.threads == 1
+    assert choose_model(config(), str(other)).spec.threads == 0
     async with shop(tmp_path / "m") as desk:
         await opened(desk, "alpha")
         assert line(desk, "threads")[:2] == ["3", "picker"]
@@ -327,7 +329,7 @@ def test_what_a_file_says_is_only_taken_where_an_option_takes_it(home: Path) -> 
     per_model.keep_pick(per_model.Pick("0" * 64, "Beta", hardware, {"threads": 1}))
     per_model.keep_pick(per_model.Pick(identity, "Alpha", "another machine", {"threads": 7}))
     assert run_of(config(), identity).picked.settings == {"kv_type": "q8_0"}
-    assert choose(config(), str(file)).spec.kv_type == "q8_0"
+    assert choose_model(config(), str(file)).spec.kv_type == "q8_0"
     os.truncate(paths.tuned_file(), 20)
     assert run_of(config(), identity).picked.settings == {}
 

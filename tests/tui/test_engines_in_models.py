@@ -210,7 +210,7 @@ async def test_the_one_model_of_a_server_is_its_row_however_it_was_asked_for(tmp
     file.write_text("[engines.box]\nurl = 'http://box'\n")
     async with shop(file=file) as desk:
         address = EngineAddress(name="box", url="http://box", model="/models/qwen.gguf")
-        desk.app.chat.loading.switch(Choice(ModelSpec("/models/qwen.gguf", "qwen", engine=address), {}))
+        desk.app.chat.loading.switch_model(Choice(ModelSpec("/models/qwen.gguf", "qwen", engine=address), {}))
         await desk.until(lambda: desk.line("box").startswith("●"))
         assert "draws here" in desk.line("box")
         assert not desk.line("box: tiny")
@@ -234,7 +234,7 @@ async def on_box(tmp_path: Path, address: EngineAddress = BOX, engine: str = "")
     file = tmp_path / "config.toml"
     file.write_text("[engines.box]\nurl = 'http://box'\n")
     async with shop(file=file, opened=False, engine=engine) as desk:
-        desk.app.chat.loading.switch(Choice(ModelSpec("", address.shown, engine=address), {}))
+        desk.app.chat.loading.switch_model(Choice(ModelSpec("", address.shown, engine=address), {}))
         await desk.until(lambda: desk.app.chat.phase == "idle")
         await desk.type("", "f3")
         await desk.until(lambda: "draws here" in desk.text and not desk.app._models.busy)  # else it is not asked again
@@ -281,7 +281,7 @@ async def test_one_that_was_not_asked_is_told_with_its_model_and_its_context(tmp
     monkeypatch.setattr(elsewhere, "engine_rows", lambda _: [box(BOX)])
     async with on_box(tmp_path, EngineAddress(url="http://127.0.0.1:8200")) as desk:
         desk.engine.info = msgspec.structs.replace(desk.engine.info, context_trained=8192)
-        desk.app.chat.loading.reload()
+        desk.app.chat.loading.reload_model()
         await desk.until(lambda: desk.app.chat.model is not None and desk.app.chat.model.context_trained == 8192)
         await desk.type("", "escape", "f3")
         assert isinstance(desk.app.screen, ModelsDialog)

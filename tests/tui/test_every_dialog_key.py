@@ -12,7 +12,7 @@ from textual.widgets import Input
 from termchat.chat.changes import Full, Way
 from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
-from termchat.decoding.constraint import choice
+from termchat.decoding.constraint import make_choice
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
@@ -53,7 +53,7 @@ async def setup(group: KeyGroup, _: Path) -> Place:
         place = Place(desk, group, "f2")
         await place.press("setup-raw", place.shows("[x] raw"), key="tab")
         await desk.type("", "escape")
-        desk.chat.adjust("temperature", 1.5)
+        desk.chat.adjust_setting("temperature", 1.5)
         desk.chat.set_breakpoints([Breakpoint(parse('stop text "END"'))])
         await place.press("setup-keep", place.shows("[ ] keep temperature 1.5, 1 breakpoint"))
         await place.close()
@@ -75,7 +75,7 @@ async def constraint(group: KeyGroup, _: Path) -> Place:
         with patch.object(editor, "edit", _edited):
             await place.press("constraint-editor", place.shows("from the editor"))
         await place.close()
-        await place.press("constraint-set", lambda: desk.chat.constraint == choice(["yes", "no"]), "pageup")
+        await place.press("constraint-set", lambda: desk.chat.constraint == make_choice(["yes", "no"]), "pageup")
     return place
 
 

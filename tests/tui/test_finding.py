@@ -22,14 +22,14 @@ from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 
 
 def turns(chat: Conversation) -> list[tuple[object, ...]]:
-    return [parts_of([span]) for span in chat.path()]
+    return [parts_of([span]) for span in chat.find_path()]
 
 
 @given(st.lists(st.text("ab *\n狐", max_size=4), max_size=30), st.text("ab狐 ", min_size=1, max_size=4))
 def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str], query: str) -> None:
     chat = Conversation()
-    user = chat.grow("user", parent=None, at=0, text="a")
-    node = chat.grow("assistant", parent=user.number, at=0)
+    user = chat.grow_node("user", parent=None, at=0, text="a")
+    node = chat.grow_node("assistant", parent=user.number, at=0)
     search = Finding()
     search.read(turns(chat))  # type: ignore[arg-type]
     search.look_for(query, HitPlace(0, 0))

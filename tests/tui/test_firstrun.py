@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from termchat import paths
 from termchat.chat.loading import Choice
-from termchat.chat.opening import choose
+from termchat.chat.opening import choose_model
 from termchat.config import personas
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_used_is_not_passed_over() -> None:
 @pytest.mark.usefixtures("models")
 async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home: Path) -> None:
     config = load({"model": "foxes"}, {}, home / "none")
-    async with desktop(spec=None, choose=lambda: choose(config, config.model), models=Models(config)) as desk:
+    async with desktop(spec=None, choose=lambda: choose_model(config, config.model), models=Models(config)) as desk:
         await looked(desk)
         assert "Welcome" not in desk.text
         assert "no model named 'foxes'" in words(desk)
@@ -175,7 +175,7 @@ async def test_a_persona_begins_an_empty_chat_at_once_and_asks_in_one_that_has_b
 
 async def test_what_a_chat_is_set_to_is_kept_as_a_persona(models: Models) -> None:
     async with desktop(models=models) as desk:
-        desk.chat.adjust("temperature", 1.25)
+        desk.chat.adjust_setting("temperature", 1.25)
         await desk.type("/persona save my fox", "enter")
         kept = personas.load().entries["my fox"]
         assert (kept.knobs, kept.own) == ({"temperature": 1.25}, True)

@@ -41,7 +41,7 @@ async def test_an_earlier_message_is_edited_and_what_was_being_written_comes_bac
         assert path(desk) == ["hi there", " other"]
         assert "editing" not in desk.text
         assert desk.composer.text == "half a thou"
-        assert len(desk.chat.conversation.children(None)) == 2
+        assert len(desk.chat.conversation.list_children(None)) == 2
 
 
 async def test_an_edited_message_has_the_files_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ async def test_an_edited_message_has_the_files_that_it_names(tmp_path: Path, mon
         assert desk.composer.text == "sum up @a.txt"
         await desk.type(" and @b.txt", "escape", "enter")
         await said(desk, "sum up @a.txt and @b.txt\n\na.txt\n```\none\n```\n\nb.txt\n```\ntwo\n```")
-        assert len(desk.chat.conversation.children(None)) == 2
+        assert len(desk.chat.conversation.list_children(None)) == 2
 
 
 async def said(desk: Desktop, wanted: str) -> None:
@@ -99,7 +99,7 @@ async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
         assert desk.composer.text == " one two"
         await desk.type(" three", "enter")
         assert path(desk) == ["hi", " one two three"]
-        reply = desk.chat.conversation.reply()[-1].node
+        reply = desk.chat.conversation.find_reply()[-1].node
         assert list(reply.tokens.forced) == [1]
         assert desk.chat.phase == "idle"
 
@@ -215,7 +215,7 @@ async def test_the_next_reply_begins_as_it_is_told_to() -> None:
         await desk.type(r"Sure,\n", "enter")
         assert "next reply starts with Sure,⏎" in below(desk)
         await desk.sent("hi", " here")
-        reply = desk.chat.conversation.reply()[-1].node
+        reply = desk.chat.conversation.find_reply()[-1].node
         assert reply.text() == "Sure,\n here"
         assert list(reply.tokens.forced)[-1] == 0
         assert all(list(reply.tokens.forced)[:-1])
@@ -233,7 +233,7 @@ async def test_how_a_reply_began_is_what_another_one_is_offered_and_can_be_taken
         await desk.type("", "backspace", "enter")  # it is selected
         assert "next reply starts freely" in below(desk)
         await desk.type("", "ctrl+r")
-        assert desk.chat.conversation.reply()[-1].node.text() == ""
+        assert desk.chat.conversation.find_reply()[-1].node.text() == ""
         assert "next reply starts" not in desk.text
 
 
@@ -254,7 +254,7 @@ async def test_a_reply_made_again_says_when_the_dice_are_the_same() -> None:
         assert "seed 1 is fixed, so the reply uses" in desk.text
     async with desktop() as desk:
         await talked(desk, ("hi", " one"))
-        desk.chat.adjust("temperature", 0.3)  # the same dice, on purpose
+        desk.chat.adjust_setting("temperature", 0.3)  # the same dice, on purpose
         await desk.type("", "ctrl+r")
         assert "is fixed" not in desk.text
 
@@ -375,7 +375,7 @@ async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
         await desk.type("", "ctrl+g", "ctrl+f")
         await desk.type("one")
         view = desk.app.query_one(TranscriptView)
-        reply = desk.chat.conversation.path()[1].node
+        reply = desk.chat.conversation.find_path()[1].node
         assert view.cursor == (reply.number, 0)
         await desk.type("", "enter")
         assert view.cursor == (reply.number, 0)

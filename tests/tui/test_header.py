@@ -50,7 +50,7 @@ def test_a_model_elsewhere_is_named_with_its_engine_and_what_is_less_there(
     engine.info = msgspec.structs.replace(engine.info, name="smol-Q4_1", device="lab", abilities=abilities)
     chat = chat_on(engine)
     chat.loading.load(ModelSpec("", "lab", engine=EngineAddress(name="lab", url="https://lab")))
-    chat.pump()
+    chat.pump_events()
     shown = header_line(chat, width).text
     assert f"lab: smol-Q4_1   {mark or 'context'} " in shown
 
@@ -72,7 +72,7 @@ def test_a_draft_model_that_is_being_loaded_is_told_until_it_is_there() -> None:
     assert header_line(chat, 80).text.rstrip().endswith(" 0%")
     engine.no_draft = "small has another vocabulary"
     engine.load_draft()
-    chat.pump()
+    chat.pump_events()
     assert header_line(chat, 80).text.rstrip().endswith("ready")
 
 
@@ -98,25 +98,25 @@ def test_what_ended_a_reply_is_told_until_something_new_begins(
     engine = FakeEngine()
     chat = chat_on(engine)
     chat.loading.load(ModelSpec("", "tiny", engine=address))
-    chat.pump()
+    chat.pump_events()
     chat.send("hi")
-    chat.pump()
+    chat.pump_events()
     engine.say("One", " two")
-    chat.pump()
+    chat.pump_events()
     engine.die(message.format(address.shown), kind)
-    chat.pump()
+    chat.pump_events()
     line = header_line(chat, 80)
     assert line.text.endswith(f"  {shown} ")
     assert cell_len(line.text) == 80
     assert "tiny" in line.text
     assert [ink.does for text, ink in line.runs if text == shown] == ["continue"]
     if chat.phase == "failed":
-        chat.loading.restart()
+        chat.loading.restart_engine()
     else:
         chat.forks.continue_reply()
-    chat.pump()
+    chat.pump_events()
     assert shown not in header_line(chat, 80).text
     engine.say(" three")
     engine.end()
-    chat.pump()
+    chat.pump_events()
     assert header_line(chat, 80).text.endswith("  ready ")

@@ -116,7 +116,7 @@ async def test_of_a_huge_message_only_lines_near_the_view_are_held() -> None:
 def test_a_reply_too_long_for_its_markdown_is_shown_as_it_is(laid: list[int]) -> None:
     line = "**bold** and `code` and so on, all of it one line; "
     chat = chat_of("Go on.")
-    long = chat.grow("assistant", parent=1, at=0)
+    long = chat.grow_node("assistant", parent=1, at=0)
     long.add(finished(held=line * 12_000))
     document = shown(chat)
     assert sum(laid) < AT_ONCE
@@ -130,7 +130,7 @@ def test_a_reply_too_long_for_its_markdown_is_shown_as_it_is(laid: list[int]) ->
 def test_a_reply_with_one_very_long_line_is_read_as_markdown_piece_by_piece() -> None:
     line = "**bold** and `code` and so on, all of it one line; "
     chat = chat_of("Go on.")
-    long = chat.grow("assistant", parent=1, at=0)
+    long = chat.grow_node("assistant", parent=1, at=0)
     long.add(finished(held=line * 6_000))
     document = shown(chat)
     laid_out = sum(block.end - block.start for block in blocks(document) if block.lines)

@@ -53,7 +53,7 @@ def own_lessons_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
     async with learner(lesson=None) as desk:
         await desk.type("my own draft")
-        desk.chat.adjust("top_k", 7)
+        desk.chat.adjust_setting("top_k", 7)
         mine, knobs = desk.chat.conversation, desk.chat.tuning
         await desk.type("", "ctrl+space")
         assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
@@ -90,7 +90,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
 
 async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type(", 1 of 2?")
         assert desk.composer.text == "The sea is, 1 of 2?"
@@ -114,7 +114,7 @@ def test_digits_are_marked_while_they_go_to_the_question(direct: bool, open: boo
 
 async def test_a_message_that_is_edited_is_the_readers_own() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "enter")
         await answered(desk, " blue")
@@ -194,12 +194,12 @@ async def test_a_step_is_done_for_the_reader() -> None:
         await desk.until(lambda: desk.chat.busy)
         await answered(desk, " blue")
         await at_step(desk, 3)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
 
 
 async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type(" not")
         await desk.type("", "ctrl+space", "d")
@@ -343,7 +343,7 @@ async def test_undo_takes_back_a_constraint() -> None:
     async with learner() as desk:
         first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))
         for constraint in (first, second):
-            desk.chat.constrain(constraint)
+            desk.chat.set_constraint(constraint)
             desk.app.learning.runner.look()  # type: ignore[union-attr]
         for left in (first, None):
             await desk.type("", "ctrl+space", "z")
@@ -356,7 +356,7 @@ async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_wi
         further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
         (paths.lessons_folder() / "89-further.toml").write_text(further)
         await begun(desk, "further")
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "1", "enter")
         await answered(desk, " blue")
@@ -391,13 +391,13 @@ async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> Non
         assert desk.chat.conversation.leaf is None
         await begun(desk, "first-own")
         assert step(desk) == 3
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
         assert desk.chat.tuning.temperature == 0
     # The process is gone, and with it the chat in memory.
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store) as desk:
         assert step(desk) == 3
-        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue"]
         assert desk.chat.tuning.temperature == 0
         await desk.type("", "ctrl+space", "x")
         assert desk.chat.tuning.temperature == 0.8
@@ -423,7 +423,7 @@ async def test_chats_of_lessons_are_kept_apart(tmp_path: Path) -> None:
         assert store.latest() == store.sessions()[0].id
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
         await desk.sent("more", "of mine")
         desk.engine.end()
         await desk.settle()
@@ -496,7 +496,7 @@ async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
         await desk.type("", "enter")
         await desk.until(lambda: desk.app.learning.runner is None)
         assert "the lesson is paused: Greedy" in desk.text
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
     store.close()
 
 
@@ -521,7 +521,7 @@ async def test_remapped_keys_are_told_and_lit() -> None:
 
 async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT", "▸Enter send")
 
@@ -530,7 +530,7 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
 async def test_the_panels_are_shown_while_a_step_speaks_of_them(size: tuple[int, int], big: bool) -> None:
     async with learner(size, big=big) as desk:
         assert not desk.app.screen.query_one(Panels).display
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT")
         await desk.type("", "ctrl+t", "escape")
@@ -544,7 +544,7 @@ async def test_the_panels_are_shown_while_a_step_speaks_of_them(size: tuple[int,
 
 async def test_panels_that_a_reader_hides_stay_hidden_and_their_key_is_lit() -> None:
     async with learner((80, 24)) as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.shows("▸NEXT")
         await desk.type("", "ctrl+b")
@@ -610,7 +610,7 @@ async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() 
     async with learner() as desk:
         now = json.loads(paths.lesson_now_file().read_text())
         assert (now["lesson"], now["step"], now["steps"]) == ("first-own", 1, 3)
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert json.loads(paths.lesson_now_file().read_text())["step"] == 2
         picture = paths.lesson_pictures_folder() / "first-own" / "01.svg"
@@ -647,7 +647,7 @@ async def test_a_click_does_what_a_key_does() -> None:
         await desk.type("zn")
         assert desk.composer.text == "The sea iszn"
         desk.composer.clear()
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await click(desk, "another one")
         assert "Your guess: another one" in strip(desk)
@@ -655,7 +655,7 @@ async def test_a_click_does_what_a_key_does() -> None:
 
 async def test_what_was_guessed_is_kept() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "2", "enter")
         await answered(desk, " blue")
@@ -742,7 +742,7 @@ async def test_what_fails_on_another_model_is_said_at_its_step() -> None:
         desk.engine.end()
         await desk.shows("with tiny some of this lesson is different", "the steps say where")
         assert "go round" not in strip(desk)
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert "This model does not go round here." in strip(desk)
         await desk.type("", "2", "enter")
@@ -847,7 +847,7 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         await desk.settle()
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
-        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "one two"]
+        assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "one two"]
 
 
 async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
@@ -898,7 +898,7 @@ async def test_a_step_that_needs_a_paused_reply_is_resumed_where_that_was_made(t
                 await answered(desk, " blue", " and")
                 await at_step(desk, 2)
             assert ("resumed at step 2" in desk.text) is again
-            assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue and"]
+            assert [text for _, text in desk.chat.conversation.list_turns()] == ["The sea is", " blue and"]
             await desk.type("", "ctrl+g", "home", "X")
             await desk.until(lambda: desk.chat.busy)
             desk.engine.wait()
@@ -1059,7 +1059,7 @@ async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answe
         assert "Not done yet" not in strip(desk)
         desk.engine.end()
         await desk.until(lambda: "Not done yet. The whole step: Press Ctrl+T, then t, 0 and" in strip(desk))
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert "Not done yet" not in strip(desk)
     async with learner(lesson="second-own") as desk:
@@ -1069,7 +1069,7 @@ async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answe
 
 async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "1")
         desk.composer.clear()
@@ -1097,7 +1097,7 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
 
 async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.sent("", " blue")
         desk.engine.end()
@@ -1114,7 +1114,7 @@ async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
 
 async def test_a_digit_that_is_no_answer_is_told_and_not_written() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "9")
         await desk.shows("the answers are 1 to 3", "a message may begin with a space")
@@ -1220,14 +1220,14 @@ async def test_a_text_that_was_sent_too_early_is_put_into_the_composer_again() -
         desk.engine.end()
         await desk.settle()
         assert (step(desk), desk.composer.text) == (1, "")
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         assert desk.composer.text == "The sea is"
 
 
 async def test_in_tune_the_strip_says_which_keys_answer() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "ctrl+t")
         await desk.until(lambda: "To answer, press Ctrl+Space, then 1 the same reply" in strip(desk))
@@ -1242,7 +1242,7 @@ async def test_in_tune_the_strip_says_which_keys_answer() -> None:
 
 async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
     async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
+        desk.chat.adjust_setting("temperature", 0.0)
         await at_step(desk, 2)
         await begun(desk, "second-own")
         await desk.type("", "ctrl+space", "x")

@@ -27,7 +27,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
 async def asked(desk: Desktop) -> None:
     """A question waits; a key and a page are lit."""
     await begun(desk, "first-own")
-    desk.chat.adjust("temperature", 0.0)
+    desk.chat.adjust_setting("temperature", 0.0)
     await at_step(desk, 2)
 
 

@@ -142,10 +142,10 @@ async def filled(desk: Desktop, engine: FakeEngine, chat: Chat) -> None:
     await desk.settle()
     for number in range(3):
         chat.send(f"question {number}")
-        chat.pump()
+        chat.pump_events()
         engine.say(*[" word"] * 5)
         engine.end()
-        chat.pump()
+        chat.pump_events()
     engine.prompt = [1] * 12
     await desk.type("more", "enter")
 
@@ -172,13 +172,13 @@ async def test_a_full_context_asks_what_to_do_and_leaves_the_keys_to_what_is_bei
         await desk.type("", *keys[1:])
         assert not app.screen_stack[1:]
         assert "The context is full" not in desk.text
-        written = [span.node.written for span in chat.conversation.path() if span.node.role == "user"]
+        written = [span.node.written for span in chat.conversation.find_path() if span.node.role == "user"]
         if keys[-1] == "escape":
             assert written == ["question 0", "question 1", "question 2"]
             assert desk.composer.text == "more\nsaid"
         elif keys[-1] == "d":
             assert written[-1] == "more"
-            assert chat.conversation.path()[-2].node.omitted is not None
+            assert chat.conversation.find_path()[-2].node.omitted is not None
             assert desk.composer.text == "said"
         else:
             assert written[-1].startswith("Summarise")

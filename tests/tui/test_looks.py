@@ -101,7 +101,7 @@ def jumpy() -> tuple[Conversation, Cursor]:
     first.add(settings_record(0.3))
     measured(first, 40, seed=5)
     first.add(finished("user"))
-    second = chat.grow("assistant", parent=first.number, at=len(first.ids))
+    second = chat.grow_node("assistant", parent=first.number, at=len(first.ids))
     second.add(start())
     second.add(settings_record(1.9))
     measured(second, 50, seed=6)
@@ -162,7 +162,7 @@ FORKS = {(2, 5), (2, 119), (5, 79), (77, 1)}
 def test_jumps_visit_all_there_is_both_ways(kind: str) -> None:
     chat, cursor = jumpy()
     cursor.forks = lambda: FORKS
-    nodes = [span.node for span in chat.path() if span.node.role == "assistant"]
+    nodes = [span.node for span in chat.find_path() if span.node.role == "assistant"]
     places = [TokenRef(node.number, index) for node in nodes for index in range(len(node.tokens))]
     wanted = {
         "entropy": [ref for ref in places if uncertain(chat.nodes[ref.node], ref.index)],

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from textual.color import Color
 
-from termchat.conversation.setting_changes import marked
+from termchat.conversation.setting_changes import mark_pieces
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import parse
 from termchat.decoding.samplers import Tuning
@@ -86,10 +86,10 @@ def test_a_loop_over_two_pieces_of_a_reply_is_one() -> None:
     chat, node = chat_with([*BEGIN, *AGAIN * 4])
     node.add(finished("user"))
     node.continued = True
-    more = chat.grow("assistant", parent=node.number, at=len(node.ids))
+    more = chat.grow_node("assistant", parent=node.number, at=len(node.ids))
     said(more, [*AGAIN * 4, *REST])
-    spans = chat.reply()
-    told = list(marked([(span, span.node.text(span.count)) for span in spans], {}))
+    spans = chat.find_reply()
+    told = list(mark_pieces([(span, span.node.text(span.count)) for span in spans], {}))
     assert [piece.marks for piece in told] == [[], [(20, 'loop: " He was so happy." 8 times from token 3')]]
     source = TurnSource(parts_of(spans), whole=True)
     text = "".join(part.text for part in source.read())
@@ -102,16 +102,16 @@ def test_a_loop_in_the_last_piece_of_a_reply_is_read_from_that_piece() -> None:
     chat, node = chat_with(BEGIN)
     node.add(finished("user"))
     node.continued = True
-    more = chat.grow("assistant", parent=node.number, at=len(node.ids))
+    more = chat.grow_node("assistant", parent=node.number, at=len(node.ids))
     said(more, [" And", " so", *AGAIN * 8])
     more.add(finished("user"))
-    source = TurnSource(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.find_reply()), whole=True)
     list(source.read())
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
-    forked = chat.grow("assistant", parent=more.number, at=2 + len(AGAIN) * 4 + 2)
+    forked = chat.grow_node("assistant", parent=more.number, at=2 + len(AGAIN) * 4 + 2)
     said(forked, [*AGAIN[2:], *AGAIN * 3])
     forked.add(finished("user"))
-    source = TurnSource(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.find_reply()), whole=True)
     list(source.read())
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
 
@@ -120,7 +120,7 @@ def test_ignored_end_tokens_are_marked_once_something_follows() -> None:
     chat, node = chat_with(BEGIN)
     ending = msgspec.structs.replace(token(len(node.tokens), ""), id=2, end=True)
     node.add(ending)
-    source = TurnSource(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.find_reply()), whole=True)
     list(source.read())
     assert source.marks == []
     said(node, [" user"])

@@ -62,5 +62,5 @@ def test_the_header_says_how_many_layers_are_on_the_gpu(monkeypatch: pytest.Monk
     monkeypatch.setattr(fake_engine, "INFO", info)
     chat = chat_on(fake_engine.FakeEngine())
     chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
-    chat.pump()
+    chat.pump_events()
     assert "NVIDIA H200 20/31 layers, 2 threads" in header_line(chat, 120).text

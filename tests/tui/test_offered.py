@@ -120,7 +120,7 @@ def only(abilities: EngineAbilities) -> Callable[[FakeEngine], Chat]:
 
     def made(engine: FakeEngine) -> Chat:
         engine.info = msgspec.structs.replace(engine.info, abilities=abilities)
-        engine.offers = abilities.features()
+        engine.offers = abilities.list_features()
         return chat_on(engine, Tuning(seed=1))
 
     return made
@@ -145,7 +145,7 @@ async def test_why_not_of_an_engine_that_draws_there_says_who_tells_more(size: t
         await talked(desk, ("hello", "hi"))
         await desk.type("", "ctrl+g", "w", "space", *"cat", "enter")
         asked = desk.engine.asked(Explain)[-1]
-        assert asked.drawn == desk.chat.conversation.reply()[-1].node.ids[-1]
+        assert asked.drawn == desk.chat.conversation.find_reply()[-1].node.ids[-1]
         text = " ".join(desk.text.replace("│", " ").split())
         assert "WHY NOT ·cat" in text
         assert "rank > 20" in text
@@ -213,9 +213,9 @@ async def test_a_knob_that_the_engine_lacks_stays_off_and_says_so() -> None:
 
 async def test_a_turned_knob_that_the_next_engine_lacks_is_told_when_its_model_is_there() -> None:
     async with desktop() as desk:
-        desk.chat.adjust("mirostat", 2)
+        desk.chat.adjust_setting("mirostat", 2)
         desk.engine.info = msgspec.structs.replace(desk.engine.info, abilities=EngineAbilities(lacks=("mirostat",)))
-        desk.chat.loading.switch(Choice(LAB, {}))
+        desk.chat.loading.switch_model(Choice(LAB, {}))
         await desk.settle()
         assert "lab has no mirostat: without effect there" in desk.text
 
@@ -234,7 +234,7 @@ async def test_what_the_engine_does_not_take_is_refused_before_a_reply_could_fai
         await command(desk, "/regex [0-9]+")
         assert "constraint not set: lab cannot follow a regex constraint" in desk.text
         desk.composer.clear()
-        desk.chat.constrain(Constraint("lark", "start: A"))
+        desk.chat.set_constraint(Constraint("lark", "start: A"))
         desk.chat.set_breakpoints([Breakpoint(parse("after < 0.1")), Breakpoint(parse("entropy > 3"))])
         assert desk.chat.constraint is None
         assert [rule.enabled for rule in desk.chat.breakpoints] == [False, True]
@@ -247,9 +247,9 @@ async def test_what_the_engine_does_not_take_is_refused_before_a_reply_could_fai
 async def test_rules_that_the_next_engine_cannot_look_at_are_left_out_and_told() -> None:
     async with desktop() as desk:
         desk.chat.set_breakpoints([Breakpoint(parse("survivors < 2")), Breakpoint(parse("entropy > 3"))])
-        desk.chat.constrain(Constraint("regex", "[0-9]+"))
+        desk.chat.set_constraint(Constraint("regex", "[0-9]+"))
         desk.engine.info = msgspec.structs.replace(desk.engine.info, abilities=LLAMA_SERVER_STREAMED)
-        desk.chat.loading.switch(Choice(LAB, {}))
+        desk.chat.loading.switch_model(Choice(LAB, {}))
         await desk.settle()
         assert "lab cannot follow a regex constraint" in " ".join(desk.text.split())
         await desk.sent("hello", "hi")

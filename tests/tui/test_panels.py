@@ -46,7 +46,7 @@ def step(**fields: object) -> Token:
 
 def live_with(token: Token) -> Live:
     live = Live()
-    live.take(token)
+    live.take_record(token)
     return live
 
 
@@ -227,7 +227,7 @@ def test_timing_shows_rates_from_the_engines_own_times() -> None:
     live.prefill = Prefill(410, 310, [50, 50], 500.0)
     live.ttft_ms = 84.4
     for _ in range(5):
-        live.take(step(decode_us=9000, sample_us=1000, entropy=3.9, p_end=0.002))
+        live.take_record(step(decode_us=9000, sample_us=1000, entropy=3.9, p_end=0.002))
     shown = "\n".join(texts(timing_lines(live, 43)))
     for part in ("entropy 3.90 bit", "p(end) 0.20%", "TTFT 84 ms", "prefill 200 t/s", "310 reused", "decode 100 t/s"):
         assert part in shown
@@ -258,16 +258,16 @@ def test_the_context_gauge_counts_the_path_and_not_the_branches() -> None:
     engine = FakeEngine()
     chat = idle_chat(engine)
     chat.send("hi")
-    chat.pump()
-    chat.pump()
+    chat.pump_events()
+    chat.pump_events()
     engine.say("a", "b")
     engine.end()
-    chat.pump()
-    assert context_used(chat.conversation) == len(chat.conversation.ids()) == 5
+    chat.pump_events()
+    assert context_used(chat.conversation) == len(chat.conversation.list_ids()) == 5
     chat.forks.regenerate()
-    chat.pump()
+    chat.pump_events()
     engine.say("c")
-    chat.pump()
+    chat.pump_events()
     assert context_used(chat.conversation) == 4
 
 
@@ -404,7 +404,7 @@ def test_what_is_turned_with_a_look_at_each_is_taken_back_one_by_one(clock: list
     for turned in ({"min_p": 0.0, "top_k": 0, "top_p": 0.5}, {"min_p": 0.0, "top_k": 0}, {"min_p": 0.0}, {}):
         clock[0] += 1
         pressed(tune, "z")
-        assert chat.tuning == before.turned(turned)
+        assert chat.tuning == before.turn_knobs(turned)
 
 
 def test_a_letter_that_means_nothing_says_so_and_how_to_leave() -> None:

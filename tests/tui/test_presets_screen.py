@@ -36,7 +36,7 @@ async def test_a_preset_is_applied_to_a_running_reply_as_one_change_and_taken_ba
     creative = presets.load().get("creative")
     async with desktop() as desk:
         await desk.sent("go", "Once")
-        desk.chat.adjust("min_p", 0.2)
+        desk.chat.adjust_setting("min_p", 0.2)
         await desk.settle()
         before, places, sent = desk.chat.tuning, dict(desk.chat.origin), len(desk.engine.asked(Adjust))
         await highlight(desk, "creative")
@@ -44,7 +44,7 @@ async def test_a_preset_is_applied_to_a_running_reply_as_one_change_and_taken_ba
         assert "0.8 → 1.3" in desk.text
         await desk.type("", "enter")
         (change,) = desk.engine.asked(Adjust)[sent:]
-        assert change.samplers == Tuning().turned(creative.knobs).samplers()
+        assert change.samplers == Tuning().turn_knobs(creative.knobs).samplers()
         assert {change.origin[name] for name in CHAIN} == {"preset creative"}
         assert "preset creative: " in desk.text
         assert "Ctrl+T z undoes it" in desk.text
@@ -77,12 +77,12 @@ async def test_a_preset_has_the_command_and_the_mouse_too() -> None:
 
 async def test_the_knobs_are_saved_as_a_preset_and_never_in_place_of_another_without_a_question() -> None:
     async with desktop() as desk:
-        desk.chat.adjust("temperature", 1.25)
-        desk.chat.adjust("stop", ["x"])
+        desk.chat.adjust_setting("temperature", 1.25)
+        desk.chat.adjust_setting("stop", ["x"])
         await desk.type("", PRESETS, "s", "m", "y", "enter")
         assert {name: preset.named for name, preset in own().items()} == {"my": {"temperature": 1.25}}
         assert "my is saved in ~/.config/termchat/presets.toml" in desk.text
-        desk.chat.adjust("top_k", 3)
+        desk.chat.adjust_setting("top_k", 3)
         for name in ("my", "code"):
             await desk.type("", "s", *name, "enter")
             assert own().get(name) != presets.of_tuning(name, desk.chat.tuning)

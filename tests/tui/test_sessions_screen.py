@@ -408,7 +408,7 @@ async def test_while_a_reply_streams_nothing_is_lost(store: Store) -> None:
         await go(desk, "bread")
         assert "Flour and" in desk.text
         assert "queued  queued  waits for your next message" in desk.text
-        assert "stopped" in desk.text or desk.chat.conversation.reply()[-1].node.finished.reason == "user"  # type: ignore[union-attr]
+        assert "stopped" in desk.text or desk.chat.conversation.find_reply()[-1].node.finished.reason == "user"  # type: ignore[union-attr]
 
 
 async def test_a_new_title_is_in_the_header_at_once_and_stays(store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.decoding.draft_figures import DraftFigures
-from termchat.decoding.drafting import BatchTimes, forecast
+from termchat.decoding.drafting import BatchTimes, forecast_drafts
 from termchat.tui.speculation.reply_drafts import ReplyDrafts
 from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
 from tests.tui.fake_engine import INFO
@@ -23,7 +23,7 @@ STEPS = ("draft", "verify", "accept", "correct")
 async def begun(desk: Desktop, draft: str = "ngram") -> None:
     """A reply begins."""
     desk.chat.session.kept = {}
-    desk.chat.adjust("draft", draft)
+    desk.chat.adjust_setting("draft", draft)
     await desk.sent("tell me")
 
 
@@ -171,7 +171,7 @@ async def test_a_paused_reply_is_stepped_through_its_round() -> None:
 @pytest.mark.parametrize(("size", "said"), [((200, 60), f"drafting off: {WHY}"), ((120, 40), "drafting off")])
 async def test_the_header_says_what_drafts_gain_and_why_there_are_none(size: tuple[int, int], said: str) -> None:
     async with desktop(size) as desk:
-        desk.chat.retitle("fox and bear")
+        desk.chat.rename_chat("fox and bear")
         await story(desk)
         header = desk.text.splitlines()[0]
         assert "drafting +12%" in header
@@ -183,7 +183,7 @@ async def test_the_header_says_what_drafts_gain_and_why_there_are_none(size: tup
         await desk.settle()
         header = desk.text.splitlines()[0]
         assert said in header
-        desk.chat.adjust("draft", "off")
+        desk.chat.adjust_setting("draft", "off")
         await desk.settle()
         assert "drafting" not in desk.text.splitlines()[0]
 
@@ -233,12 +233,12 @@ async def test_figures_of_a_reply_in_pieces_are_those_of_all_and_read_once(seed:
         desk.engine.end("user")
         await desk.settle()
         drafts = ReplyDrafts()
-        first = desk.chat.conversation.reply()
+        first = desk.chat.conversation.find_reply()
         drafts.follow(desk.chat, first[:1])
         await desk.type("", "ctrl+o")
         say_round(desk.engine, DRAFT, DRAFT[: seed + 1])
         await desk.settle()
-        reply = desk.chat.conversation.reply()
+        reply = desk.chat.conversation.find_reply()
         assert len(reply) == 2
         drafts.follow(desk.chat, [Span(span.node, len(span.node.tokens)) for span in reply])
         whole = DraftFigures()
@@ -246,7 +246,7 @@ async def test_figures_of_a_reply_in_pieces_are_those_of_all_and_read_once(seed:
             for step in span.node.tokens:
                 whole.add(step)
             if span.node.done:
-                whole.end()
+                whole.end_run()
         seen = drafts.figures
         assert (seen.tokens, seen.drafted, seen.accepted, seen.rounds, seen.gain) == (
             whole.tokens, whole.drafted, whole.accepted, whole.rounds, whole.gain,
@@ -268,10 +268,10 @@ async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_th
         await desk.settle()
         await command(desk, "/draft")
         await desk.until(lambda: "times as fast" in " ".join(panel(desk).split()))
-        node = desk.chat.conversation.reply()[0].node
+        node = desk.chat.conversation.find_reply()[0].node
         assert INFO.measured is not None
         times = BatchTimes(INFO.measured.batch_times)
-        expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times)
+        expected = forecast_drafts(desk.chat.conversation.ids_before(node.number), node.ids, times)
         assert expected.gain > 1.2
         assert expected.acceptance is not None
         said = (
@@ -329,7 +329,7 @@ async def test_an_engine_that_cannot_draft_says_so_instead_of_what_it_would_gain
 async def test_a_frame_reads_only_the_tokens_that_came_since(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with desktop() as desk:
         await begun(desk)
-        node = desk.chat.conversation.reply()[0].node
+        node = desk.chat.conversation.find_reply()[0].node
         drafted(node, count)
         drafts = ReplyDrafts()
         drafts.follow(desk.chat, [Span(node, count)])

@@ -76,7 +76,7 @@ async def stepped(desk: Desktop) -> None:
 
 async def forecast(desk: Desktop) -> None:
     """Before it is on: what it would have gained."""
-    desk.chat.adjust("draft", "off")
+    desk.chat.adjust_setting("draft", "off")
     await desk.type(MESSAGE, "enter")
     say_plain(desk.engine, *COPY * 4)
     desk.engine.end()

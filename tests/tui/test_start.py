@@ -96,7 +96,7 @@ def test_a_chat_is_resumed_by_a_beginning_of_its_id_or_as_the_last(
     def shown(resume: str | None) -> tuple[list[tuple[str, str]], list[str]]:
         app = start.build(config, resume=resume)
         app._at_end()
-        return list(app.chat.conversation.turns()), [notice.message for notice in app._notices]
+        return list(app.chat.conversation.list_turns()), [notice.message for notice in app._notices]
 
     assert shown(None) == ([], [])
     assert shown("last") == ([("user", "second"), ("assistant", "a")], [])

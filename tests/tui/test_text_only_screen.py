@@ -30,7 +30,7 @@ _SIZES = [(80, 24), (120, 40)]
 
 def _text_only(engine: FakeEngine) -> Chat:
     engine.info = msgspec.structs.replace(engine.info, abilities=TEXT_ONLY, context=0, end_ids=[], sha256="")
-    engine.offers = TEXT_ONLY.features()
+    engine.offers = TEXT_ONLY.list_features()
     engine.prompt = []
     return chat_on(engine, Tuning(seed=1))
 

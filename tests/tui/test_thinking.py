@@ -105,7 +105,7 @@ async def begun(desk: Desktop) -> None:
     info = desk.engine.info
     tags = ThinkingTags("<think>", "</think>")
     desk.engine.info = msgspec.structs.replace(info, thinking=tags, thinking_switch=True)
-    desk.chat.loading.reload()
+    desk.chat.loading.reload_model()
     await desk.settle()
     await desk.type("Why?", "enter")
     desk.engine.say("<think>", " Hm", phase="thinking")

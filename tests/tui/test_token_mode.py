@@ -573,7 +573,7 @@ async def test_in_tune_an_older_token_is_shown_with_the_knobs_of_now_and_nothing
         assert "TOKEN 8 ·a  as recorded" in desk.text
         assert "with the current knobs" not in desk.text
         count = len(desk.engine.asked(Inspect))
-        desk.chat.adjust("temperature", 0.3)
+        desk.chat.adjust_setting("temperature", 0.3)
         await desk.settle()
         assert len(desk.engine.asked(Inspect)) == count + 1  # the preview alone
 
@@ -583,7 +583,7 @@ async def test_what_is_beside_the_knob_belongs_to_what_is_below_it() -> None:
         await desk.type("", "left", "ctrl+t", "t")
         knob = next(line for line in desk.text.split("\n") if "│ t temp" in line)
         assert knob.rstrip().endswith(" 4")  # what the stage leaves of the token that was asked about
-        desk.chat.loading.unload()
+        desk.chat.loading.unload_model()
         await desk.settle()
         await desk.type("", "escape", "ctrl+t", "t")
         assert "TOKEN 9 ·bear  as recorded" in desk.text  # nobody can be asked
@@ -617,9 +617,9 @@ async def test_what_knobs_left_then_does_not_stand_beside_the_knobs_of_now() -> 
         await desk.settle()
         top_k = next(line for line in desk.text.split("\n") if "│ k top_k" in line)
         assert top_k.rstrip().endswith(" 40")
-        desk.chat.loading.unload()
+        desk.chat.loading.unload_model()
         await desk.settle()
-        desk.chat.adjust("top_k", 7)
+        desk.chat.adjust_setting("top_k", 7)
         await desk.settle()
         top_k = next(line for line in desk.text.split("\n") if "│ k top_k" in line)
         assert "7 " in top_k

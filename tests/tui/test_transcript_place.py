@@ -143,7 +143,7 @@ async def test_a_regenerated_reply_replaces_the_old_one() -> None:
     chat = chat_of("Go", "the first try")
     app = Host(chat)
     async with app.run_test(size=(60, 20)):
-        chat.grow("assistant", parent=1, at=0)
+        chat.grow_node("assistant", parent=1, at=0)
         node = chat.nodes[chat.leaf or 0]
         app.transcript.show(chat)
         assert texts(app)[2:] == ["", "model · ‹ 2/2 ›", "▌"]

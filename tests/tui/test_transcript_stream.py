@@ -140,7 +140,7 @@ def test_marks_that_turn_text_round_are_shown_and_letters_are_left() -> None:
 def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
     text = '{\n  "list": [\n    1,\n    2\n  ],\n  "# no *heading*": "```"\n}'
     chat = chat_of("Go")
-    node = chat.grow("assistant", parent=chat.leaf, at=0)
+    node = chat.grow_node("assistant", parent=chat.leaf, at=0)
     node.add(start())
     node.add(msgspec.structs.replace(settings_record(0.8), constraint=Constraint("json_schema", "{}")))
     document = Document(WIDTH, "reading")

@@ -297,7 +297,7 @@ async def test_a_continued_reply_is_one_turn_and_stamps_what_changed_in_between(
     app = Host(chat)
     async with app.run_test(size=(60, 20)):
         assert texts(app)[4:] == ["one two thr", "╌ stopped"]
-        node = chat.grow("assistant", parent=first.number, at=len(first.ids))
+        node = chat.grow_node("assistant", parent=first.number, at=len(first.ids))
         node.add(start())
         node.add(settings_record(1.2))
         node.add(token(2, "ee"))
@@ -354,8 +354,8 @@ async def test_any_markdown_streams_to_the_lines_it_would_be_shown_with(
 
 def test_a_reply_that_was_taken_in_as_text_names_no_seed() -> None:
     chat = Conversation()
-    user = chat.grow("user", parent=None, at=0, text="Name a colour.")
-    node = chat.grow("assistant", parent=user.number, at=0)
+    user = chat.grow_node("user", parent=None, at=0, text="Name a colour.")
+    node = chat.grow_node("assistant", parent=user.number, at=0)
     node.add(start(seed=0))
     source = TurnSource((Part(node, None),))
     assert source.title() == ("smollm2", "seed 0")  # it may begin at any moment

@@ -30,7 +30,7 @@ async def locked(tmp_path: Path) -> AsyncIterator[tuple[Desktop, sqlite3.Connect
         desk.chat.session.store.flush(PATIENCE)  # type: ignore[attr-defined]
         with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
-            desk.chat.retitle("another title")
+            desk.chat.rename_chat("another title")
             await appears(desk, "not saved: another program has locked it")
             yield desk, holder
 

@@ -12,7 +12,7 @@ from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
 from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.abilities import VLLM, refused
+from termchat.engine.abilities import VLLM, find_refusal
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
 from termchat.tui.panels.candidates import candidate_table
@@ -103,7 +103,7 @@ def test_a_step_shows_no_number_that_is_none(make: type[Token]) -> None:
 
 
 def test_the_chain_says_once_why_nothing_is_told_of_its_stages() -> None:
-    why = refused("stages", VLLM.features(), VLLM, "lab")
+    why = find_refusal("stages", VLLM.list_features(), VLLM, "lab")
     said = " ".join(text(chain_lines(Tuning(), streamed(0), 44, unseen=why)).split())
     assert "lab cannot show what each stage of the chain left: it draws there" in said
     local = made_records.token(0, b"a", "a")
@@ -120,15 +120,15 @@ def test_the_look_of_the_chain_is_passed_over_where_nothing_is_told_of_it() -> N
 
 def test_the_timing_panel_shows_bounds_and_dashes() -> None:
     live = Live()
-    live.take(streamed(0))
+    live.take_record(streamed(0))
     said = text(timing_lines(live, 60))
     assert "entropy ≤2.50 bit" in said
     assert "sampling –" in said
     assert "p(end) ≤1.00%  10.00% not listed" in said
     assert "p(end) ≤1.00%" in text(timing_lines(live, 44))
-    live.take(msgspec.structs.replace(streamed(0), p_end=2e-6))
+    live.take_record(msgspec.structs.replace(streamed(0), p_end=2e-6))
     assert "p(end) <0.01%" in text(timing_lines(live, 60))  # which is a bound itself
-    live.take(untold(1))
+    live.take_record(untold(1))
     said = text(timing_lines(live, 60))
     assert "entropy –" in said
     assert "p(end) –" in said

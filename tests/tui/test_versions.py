@@ -104,12 +104,12 @@ async def test_a_head_that_is_far_above_follows_what_becomes_of_its_versions() -
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         await talked(desk, *((f"message {n}", " word\n" * 40) for n in range(12)))
-        desk.chat.branches.delete(2)
+        desk.chat.branches.delete_branch(2)
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · seed 1"]
         await desk.type("", "ctrl+end")
-        desk.chat.branches.undelete()
+        desk.chat.branches.restore_branch()
         await desk.settle()
         await desk.type("", "ctrl+home")
         assert heads(desk)[:2] == ["you", "smollm2 · ‹ 2/2 › · seed 1"]
@@ -120,7 +120,7 @@ async def test_in_little_room_the_sign_is_whole_and_the_name_is_cut(size: tuple[
     async with desktop(size) as desk:
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
-        reply = desk.chat.conversation.reply()[0].node
+        reply = desk.chat.conversation.find_reply()[0].node
         assert reply.start is not None
         name = "a-model-whose-name-is-much-longer-than-a-terminal-has-columns-for-it-to-be-shown-whole-in"
         model = msgspec.structs.replace(reply.start.model, name=name)

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from termchat.chat.questions import Rescored, WhyNot
-from termchat.conversation.position import summarise
+from termchat.conversation.position import summarise_whatif
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import (
@@ -287,7 +287,7 @@ def rescored(
     ids, drawn = [ord(text[1]) for text in texts], [ord(text[1]) for text in now]
     scored = Scored(drawn, now, probabilities, recomputed)
     settings = SamplerSettings(temperature=temperature)
-    return Rescored(replied(*texts), settings, [], ids, texts, scored, summarise(ids, drawn, probabilities))
+    return Rescored(replied(*texts), settings, [], ids, texts, scored, summarise_whatif(ids, drawn, probabilities))
 
 
 def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() -> None:
@@ -361,7 +361,7 @@ def forked() -> tuple[Conversation, Node, Node]:
     """A reply of four tokens, and a branch named wolf from behind its second."""
     chat = Conversation()
     first = replied("Once", " upon", " a", " time", chat=chat)
-    other = chat.grow("assistant", parent=first.number, at=2)
+    other = chat.grow_node("assistant", parent=first.number, at=2)
     grown(other, " the", " moon", first=2, id=[71, 72])
     other.name = "wolf"
     return chat, first, other
@@ -382,13 +382,13 @@ def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tu
 
 def test_replies_without_text_say_how_they_differ() -> None:
     chat = Conversation()
-    chat.grow("user", parent=None, at=0, text="tell me")
+    chat.grow_node("user", parent=None, at=0, text="tell me")
     for reason, detail, stops, temperature, seed in (
         ("stop", "}", ("}",), 0.8, 1),
         ("end", "", (), 0.8, 1),
         ("user", "", (), 1.2, 2),
     ):
-        node = chat.grow("assistant", parent=1, at=0)
+        node = chat.grow_node("assistant", parent=1, at=0)
         node.add(made_records.start([1], seed))
         node.add(made_records.settings(stops=stops, temperature=temperature))
         node.add(made_records.finished(reason, detail))  # type: ignore[arg-type]
@@ -402,7 +402,7 @@ def test_replies_without_text_say_how_they_differ() -> None:
 
 def test_what_is_deleted_is_not_in_the_tree(forked: tuple[Conversation, Node, Node]) -> None:
     chat, _, other = forked
-    chat.delete(other.number)
+    chat.delete_node(other.number)
     assert len(tree_rows(chat)) == 2
 
 
@@ -430,7 +430,7 @@ def drawn(
     chat: Conversation, message: Node, *pieces: str, model: ModelIdentity = made_records.MODEL, **made: Any
 ) -> Node:
     """A reply with its records: `made` are its seed, and its settings."""
-    node = chat.grow("assistant", parent=message.number, at=len(message.ids))
+    node = chat.grow_node("assistant", parent=message.number, at=len(message.ids))
     seed, stops, limit = made.pop("seed", 42), made.pop("stops", ()), made.pop("max_tokens", 0)
     node.add(msgspec.structs.replace(made_records.start([1], seed), model=model))
     node.add(made_records.settings(0, stops=stops, max_tokens=limit, **made))
@@ -442,12 +442,12 @@ def drawn(
 
 def test_replies_say_what_differs_beside_their_words() -> None:
     chat = Conversation("Be kind.")
-    asked = chat.grow("user", parent=None, at=0, text="hi")
+    asked = chat.grow_node("user", parent=None, at=0, text="hi")
     plain = drawn(chat, asked, "Hello", " there")
     turned = drawn(chat, asked, "Hello", " you", seed=7, temperature=1.5, stops=("\n",), max_tokens=9)
     turned.add(made_records.settings(1, temperature=1.0))  # in its middle: both are told
     turned.settings_at[1] = 1
-    again = chat.grow("user", parent=None, at=0, text="hi")
+    again = chat.grow_node("user", parent=None, at=0, text="hi")
     again.system = "Be brief."
     other = drawn(
         chat, again, "Hello", " there", model=msgspec.structs.replace(made_records.MODEL, name="gemma", sha256="cd")
@@ -483,9 +483,9 @@ def test_replies_say_what_differs_beside_their_words() -> None:
 
 def test_replies_of_two_chats_and_such_without_tokens_are_compared() -> None:
     chat, elsewhere = Conversation(), Conversation()
-    one = drawn(chat, chat.grow("user", parent=None, at=0, text="hi"), "Hello", " there")
-    asked = elsewhere.grow("user", parent=None, at=0, text="good day")
-    other = elsewhere.grow("assistant", parent=asked.number, at=0)
+    one = drawn(chat, chat.grow_node("user", parent=None, at=0, text="hi"), "Hello", " there")
+    asked = elsewhere.grow_node("user", parent=None, at=0, text="good day")
+    other = elsewhere.grow_node("assistant", parent=asked.number, at=0)
     other.add(made_records.finished(held="Hello there"))
     comparison = compared(chat, one, other, elsewhere)
     assert ("message", "hi", "good day") in [tuple(found) for found in comparison.differing]
@@ -495,7 +495,7 @@ def test_replies_of_two_chats_and_such_without_tokens_are_compared() -> None:
 
 def test_what_lets_a_reply_go_on_is_no_difference() -> None:
     chat = Conversation()
-    asked = chat.grow("user", parent=None, at=0, text="hi")
+    asked = chat.grow_node("user", parent=None, at=0, text="hi")
     one, other = (drawn(chat, asked, "a") for _ in range(2))
     for node, length in ((one, Length(5)), (other, Length(9, extra=4))):
         node.settings[0] = msgspec.structs.replace(node.settings[0], conditions=(length,))

@@ -72,7 +72,7 @@ async def test_a_grid_has_a_row_for_each_value_with_what_came_of_its_runs() -> N
     async with walking(plan=walk_plan.walks(2)) as desk:
         desk.engine.end()
         await desk.settle()
-        desk.chat.walks.keep(0)
+        desk.chat.walks.keep_reply(0)
         desk.chat.walks.start(GRID, text=PROMPT)
         await desk.settle()
         await fill(desk)

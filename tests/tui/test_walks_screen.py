@@ -8,7 +8,7 @@ import re
 import pytest
 from textual.geometry import Region
 
-from termchat.chat.groups import groups
+from termchat.chat.groups import list_groups
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
@@ -130,7 +130,7 @@ async def test_the_page_of_forks_says_what_else_could_have_been_taken() -> None:
         assert len(forks) == 2  # of "its", "the" and "that", then of "," and "."
         group = desk.chat.walks.shown
         assert group is not None
-        record = desk.chat.session.token(group.nodes[0], 7)
+        record = desk.chat.session.read_token(group.nodes[0], 7)
         assert record is not None
         likeliest = sorted(record.candidates, key=lambda one: -one.probability)[:4]
         told = "  ".join(f"·{one.text.strip()} {one.probability:.1%}" for one in likeliest)
@@ -236,7 +236,7 @@ async def test_what_batching_gains_is_told_beside_one_reply_alone() -> None:
         desk.engine.end()
         await desk.type("", "enter")
         desk.chat.forks.regenerate()
-        desk.chat.pump()
+        desk.chat.pump_events()
         for _ in range(FEWEST):
             desk.engine.say(" alone")
         desk.engine.end()  # at 118 tokens a second, the fake engine says
@@ -281,10 +281,10 @@ async def test_enter_keeps_a_walk_and_the_chat_goes_on_from_it() -> None:
         assert "that nobody owns it, and that it is" in desk.text
         assert [command.reply for command in desk.engine.asked(Keep)] == [3]
         await desk.sent("Why?", " Because")
-        assert [text for _, text in desk.chat.conversation.turns()][-3:-1] == [
+        assert [text for _, text in desk.chat.conversation.list_turns()][-3:-1] == [
             "The best thing about the sea is that nobody owns it, and that it is always there.", "Why?",
         ]  # fmt: skip
-        assert len(groups(desk.chat.conversation)[0].nodes) == 4
+        assert len(list_groups(desk.chat.conversation)[0].nodes) == 4
 
 
 async def test_the_others_end_when_one_that_runs_is_kept() -> None:
@@ -320,7 +320,7 @@ async def test_one_walk_is_stopped_and_then_all_of_them() -> None:
 
 
 def leafless(desk: Desktop) -> str:
-    return [text for _, text in desk.chat.conversation.turns()][-1]
+    return [text for _, text in desk.chat.conversation.list_turns()][-1]
 
 
 async def test_they_are_paused_and_stepped_together_or_one_by_one() -> None:
@@ -432,7 +432,7 @@ async def test_the_composer_stays_and_its_message_goes_on_from_the_walk_under_th
         await click(desk, "/ to type")
         await desk.sent("Go on", " and")
         assert desk.chat.walks.shown is None
-        turns = [text for _, text in desk.chat.conversation.turns()]
+        turns = [text for _, text in desk.chat.conversation.list_turns()]
         assert turns[-3:] == ["The best thing about the sea is its vastness. You can look out", "Go on", " and"]
 
 

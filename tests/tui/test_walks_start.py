@@ -155,7 +155,7 @@ async def test_enter_in_the_dialog_alone_starts_four_replies_to_the_draft() -> N
         await desk.type("", "enter")
         assert len(asked(desk).replies) == 4
         assert desk.composer.text == ""
-        assert desk.chat.conversation.path()[0].node.written == "Tell me"
+        assert desk.chat.conversation.find_path()[0].node.written == "Tell me"
 
 
 async def test_without_any_message_the_dialog_asks_for_one() -> None:

@@ -80,12 +80,12 @@ def in_pieces(text: str) -> list[str]:
 
 def ask(chat: Conversation, text: str) -> Node:
     leaf = chat.nodes[chat.leaf] if chat.leaf is not None else None
-    return chat.grow("user", parent=leaf.number if leaf else None, at=leaf.kept() if leaf else 0, text=text)
+    return chat.grow_node("user", parent=leaf.number if leaf else None, at=leaf.count_kept() if leaf else 0, text=text)
 
 
 def reply(chat: Conversation, text: str = "", end: Finished | Failed | None = None) -> Node:
     parent = chat.nodes[chat.leaf or 0]
-    node = chat.grow("assistant", parent=parent.number, at=len(parent.ids))
+    node = chat.grow_node("assistant", parent=parent.number, at=len(parent.ids))
     node.add(start())
     node.add(settings_record(0.8))
     for piece in in_pieces(text):

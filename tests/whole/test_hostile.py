@@ -61,10 +61,10 @@ def hostile_chat(home: Path) -> None:
         "\n\n".join(MARKDOWN.values()),
     ]
     for number, text in enumerate(said):
-        turn = conversation.grow("user", parent=parent, at=at, text="typed: " + ALL + text)
+        turn = conversation.grow_node("user", parent=parent, at=at, text="typed: " + ALL + text)
         turn.prompt_ids = array("i", [1, 2, 3])
         store.add_node(session, turn)
-        reply = conversation.grow("assistant", parent=turn.number, at=3)
+        reply = conversation.grow_node("assistant", parent=turn.number, at=3)
         store.add_node(session, reply)
         data = text.encode() + (b" ".join(BYTES.values()) if number == 0 else b"")
         size = 1 if number == 0 else 200
@@ -74,7 +74,7 @@ def hostile_chat(home: Path) -> None:
             Start(1, "0", "0", identity, [1, 2, 3], False, 1, 1, 1, 1, 63, "f16", True),
             SettingsRecord(0, SamplerSettings(), (), {}),
             Prefill(3, 0, [2, 1], 1.0),
-            *(token(step, piece, gate.push(piece)) for step, piece in enumerate(pieces)),
+            *(token(step, piece, gate.push_bytes(piece)) for step, piece in enumerate(pieces)),
             Finished("stop", CONTROLS["title"], ALL, len(pieces), 1.0, 1.0, 1.0, 1.0),
         ]
         for record in stream:

@@ -82,7 +82,7 @@ def test_a_chat_is_removed_by_an_id_of_controls(open_terminal: Open, tmp_path: P
     store = Store.open(file)
     chat = Conversation()
     session = store.begin(chat)
-    store.add_node(session, chat.grow("user", parent=None, at=0, text="hello"))
+    store.add_node(session, chat.grow_node("user", parent=None, at=0, text="hello"))
     assert store.close()
     with closing(sqlite3.connect(file)) as db, db:
         for table in ("sessions", "nodes"):

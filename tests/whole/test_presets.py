@@ -71,7 +71,7 @@ def test_a_preset_is_applied_and_undone_while_a_reply_streams(open_terminal: Ope
     places = [{one.origin[name] for name in CHAIN} for one in settings]
     assert places == [{"preset deterministic"}, {"preset code"}, {"preset deterministic"}]
     known = presets.load(terminal.home / "none").entries
-    wanted = [Tuning().turned(known[name].knobs).samplers() for name in ("deterministic", "code", "deterministic")]
+    wanted = [Tuning().turn_knobs(known[name].knobs).samplers() for name in ("deterministic", "code", "deterministic")]
     assert [one.samplers for one in settings] == wanted
     drawn = {one.number: [token for token in said if isinstance(token, Token) and token.settings == one.number]
              for one in settings}  # fmt: skip

@@ -36,7 +36,7 @@ def test_markdown_reads_well_in_a_real_terminal(open_terminal: Callable[..., Ter
     session.add_node(made_records.user(chat, "And then?", [1, 2, 3]))
     node = made_records.reply(chat)
     session.add_node(node)
-    for record in made_records.stream(chat.ids(), [piece.encode() for piece in in_pieces(REPLY)]):
+    for record in made_records.stream(chat.list_ids(), [piece.encode() for piece in in_pieces(REPLY)]):
         session.add(node, record)
     store.close(60.0)
     terminal = open_terminal("--resume")

@@ -26,16 +26,16 @@ class Claims:
     """The locks of this process. Any thread may call."""
 
     def __init__(self, store: Path) -> None:
-        file = store_files.real(store)  # others may come by another way
+        file = store_files.resolve_link(store)  # others may come by another way
         self._path = file.with_name(file.name + SUFFIX)
         self._file: int | None = None
         self._held: dict[str, set[int]] = {}
         self._mutex = threading.Lock()
 
-    def hold(self, session: str, reply: int) -> None:
+    def hold_claim(self, session: str, reply: int) -> None:
         """Lock a reply of a chat for writing by this process, or other work without an end of its own (0)."""
         with self._mutex:
-            if session in self._held or self._lock(session):
+            if session in self._held or self._lock_byte(session):
                 self._held.setdefault(session, set()).add(reply)
 
     def let_go(self, session: str, reply: int) -> None:
@@ -45,16 +45,16 @@ class Claims:
             replies.discard(reply)
             if session in self._held and not replies:
                 del self._held[session]
-                self._unlock(session)
+                self._unlock_byte(session)
 
     def is_elsewhere(self, session: str) -> bool:
         """Return whether another process writes to a chat."""
         with self._mutex:
             if session in self._held or not self._path.exists():
                 return False
-            locked = self._lock(session)
+            locked = self._lock_byte(session)
             if locked:
-                self._unlock(session)
+                self._unlock_byte(session)
             return locked is False
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Claims:
                 os.close(self._file)
                 self._file = None
 
-    def _lock(self, session: str) -> bool | None:
+    def _lock_byte(self, session: str) -> bool | None:
         """Lock a chat's byte; return False where another process has, None where that cannot be done."""
         if sys.platform == "win32":
             return None
@@ -74,19 +74,19 @@ class Claims:
         except OSError:
             return None
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(session))
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _find_place(session))
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
             return None
         return True
 
-    def _unlock(self, session: str) -> None:
+    def _unlock_byte(self, session: str) -> None:
         if sys.platform != "win32" and self._file is not None:
             with contextlib.suppress(OSError):
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(session))
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _find_place(session))
 
 
-def _place(session: str) -> int:
+def _find_place(session: str) -> int:
     """Return the byte of a chat: far beyond the end of the file, which stays empty, and seldom the same for two."""
     return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())

@@ -10,7 +10,7 @@ import msgspec
 from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
-from termchat.decoding.conditions import Rule, describe, parse
+from termchat.decoding.conditions import Rule, format_condition, parse
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Token, as_packed, bytes_of, drop_impossible
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -78,7 +78,7 @@ def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
         with contextlib.suppress(*UNREADABLE):
             point = msgspec.json.decode(one, type=Breakpoint)
             if isinstance(point.condition, Rule):
-                parse(describe(point.condition))
+                parse(format_condition(point.condition))
             points.append(point)
     return tuple(points)
 

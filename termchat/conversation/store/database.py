@@ -61,7 +61,7 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and _error_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def explain(error: Exception, path: Path) -> str:
+def explain_error(error: Exception, path: Path) -> str:
     """Explain an error in a line for people."""
     if isinstance(error, StoreError):
         return error.message
@@ -70,7 +70,7 @@ def explain(error: Exception, path: Path) -> str:
     return f"{REASONS.get(_error_code(error), str(error))} ({path})"
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect_file(path: Path) -> sqlite3.Connection:
     """Open the file for writing; make it, its folder and its tables where they are missing.
 
     Raises:
@@ -82,7 +82,7 @@ def connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Only a new file is opened here: closing any descriptor of a database drops all locks this process has on it.
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(store_files.real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(store_files.resolve_link(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     store_files.set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
@@ -137,7 +137,7 @@ def _check_kinds(path: Path) -> None:
             f"SQLite {sqlite3.sqlite_version} of this Python is too old to save chats (3.34 is the first that works)",
             "Run termchat with a newer Python.",
         )
-    file = store_files.real(path)
+    file = store_files.resolve_link(path)
     beside = [file.with_name(file.name + suffix) for suffix in store_files.BESIDE]
     for named, found in ((path, file), *zip(beside, beside, strict=True)):
         if kind := regular_files.odd_kind(found):

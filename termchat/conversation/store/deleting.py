@@ -30,14 +30,14 @@ KEPT_S = 7 * 86400.0
 """How long a deleted chat can be restored, in seconds."""
 
 
-def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL, seq: int = ALL) -> None:
+def copy_session(db: sqlite3.Connection, to: str, session: str, before: int = ALL, seq: int = ALL) -> None:
     """Copy a chat as it was before the node `before`, with the records up to place `seq`."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before, "seq": seq})
 
 
-def purge(db: sqlite3.Connection, session: str) -> None:
-    derived.remove(db, session)
+def purge_session(db: sqlite3.Connection, session: str) -> None:
+    derived.remove_tally(db, session)
     for table, owner in OWNER.items():
         db.execute(f"DELETE FROM {table} WHERE {owner} = ?", (session,))
 
@@ -49,4 +49,4 @@ def purge_expired(db: sqlite3.Connection) -> None:
         with db:
             db.execute("BEGIN IMMEDIATE")
             if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
-                purge(db, session)
+                purge_session(db, session)

@@ -52,14 +52,14 @@ class _Folding(dict[int, str]):
 _FOLDING = _Folding()
 
 
-def shown(text: str) -> str:
+def normalise_shown(text: str) -> str:
     """Return the text as snippets show it, character by character as long as `folded`."""
     return text if text.isascii() else re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", text))
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the text as it is searched: full width, ligatures, case and accents do not matter."""
-    return shown(text).translate(_FOLDING)
+    return normalise_shown(text).translate(_FOLDING)
 
 
 TITLE = 0
@@ -102,7 +102,7 @@ def read_reply(db: sqlite3.Connection, session: str, number: int) -> Node:
     """Read the reply in a node, as far as its records can be read."""
     node = Node(number, None, 0, "assistant")
     with contextlib.suppress(StoreError):
-        for _, _, blob in load.records(db, session, number):
+        for _, _, blob in load.load_records(db, session, number):
             node.add(codec.to_record(blob))
     return node
 
@@ -133,10 +133,10 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
             set_text(db, text_id(tally, number), text, 1, 0, 0)
         elif is_parent or _is_ended(db, session, number):
             node = read_reply(db, session, number)
-            set_text(db, text_id(tally, number), well_formed(node.text()), 0, len(node.ids), node.kept())
+            set_text(db, text_id(tally, number), well_formed(node.text()), 0, len(node.ids), node.count_kept())
 
 
-def remove(db: sqlite3.Connection, session: str) -> None:
+def remove_tally(db: sqlite3.Connection, session: str) -> None:
     """Remove a chat from the index."""
     tally = _find_tally(db, session)
     if tally is not None:
@@ -144,7 +144,7 @@ def remove(db: sqlite3.Connection, session: str) -> None:
         db.execute("DELETE FROM tallies WHERE number = ?", (tally,))
 
 
-def complete(db: sqlite3.Connection, seconds: float) -> bool:
+def complete_index(db: sqlite3.Connection, seconds: float) -> bool:
     """Index chats without a tally for about `seconds`, one transaction each; return whether more are left."""
     end = monotonic() + seconds
     while (found := db.execute(MISSING).fetchone()) is not None:
@@ -168,7 +168,7 @@ def set_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens:
     """Set a text by its id, see `text_id`."""
     db.execute("DELETE FROM texts WHERE id = ?", (number,))
     db.execute(ADD, (number, text, turns, tokens, whole))
-    db.execute(ADD_FOLDED, (number, folded(text) + _PAD))
+    db.execute(ADD_FOLDED, (number, fold_text(text) + _PAD))
 
 
 def _find_tally(db: sqlite3.Connection, session: str) -> int | None:

@@ -68,7 +68,7 @@ def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Sessi
         if each.omitted is not None and each.omitted.summary not in (None, *nodes):
             each.omitted = None
     if leaf not in nodes or conversation.is_hidden(leaf):
-        leaf = max((node.number for node in conversation.leaves()), default=None)
+        leaf = max((node.number for node in conversation.list_leaves()), default=None)
     conversation.leaf = leaf
     for unsent in unsent_rows.read(db, "session = ?", session):
         conversation.unsent.draft = unsent.text
@@ -93,7 +93,9 @@ def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:
     return node, seq
 
 
-def records(db: sqlite3.Connection, session: str, number: int, place: int = 0) -> Iterator[tuple[int, bool, bytes]]:
+def load_records(
+    db: sqlite3.Connection, session: str, number: int, place: int = 0
+) -> Iterator[tuple[int, bool, bytes]]:
     """Read the records of a reply in order, from a place on: place, whether it is a Start whose prompt is the path before its
     node, and the record."""
     statement = f"SELECT seq, on_path, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
@@ -147,11 +149,11 @@ def _grow_node(
     node.prompt_ids.frombytes(row["prompt_ids"])
     node.whole, node.name, node.deleted = bool(row["whole"]), row["name"], bool(row["deleted"])
     node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
-    conversation.attach(node)
+    conversation.attach_node(node)
     if number in packed and codec.to_reply(node, packed[number]):
         return
     next_step: int | None = None
-    for _, _, blob in records(db, session, number):
+    for _, _, blob in load_records(db, session, number):
         try:
             record = codec.to_record(blob)
         except StoreError:

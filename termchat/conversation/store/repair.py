@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store import codec, schema
-from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain
+from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain_error
 from termchat.conversation.store.schema import ADD_SESSION, COLUMNS
 from termchat.conversation.store.store_files import UNREAD, mark_of
 from termchat.decoding.records import Start
@@ -36,7 +36,7 @@ def check(path: Path) -> Health | None:
     except FileNotFoundError:
         return None
     except (sqlite3.Error, StoreError, OSError) as error:
-        return Health(0, 0, explain(error, path))
+        return Health(0, 0, explain_error(error, path))
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
@@ -47,14 +47,14 @@ _FIRST_WORDS = "SELECT substr(text, 1, 1000) FROM nodes WHERE session = ? AND ro
 _FIRST_RECORD = "SELECT record FROM records WHERE session = ? ORDER BY seq LIMIT 1"
 
 
-def unread(path: Path) -> list[Path]:
+def list_unread(path: Path) -> list[Path]:
     """List files that were set aside and not yet copied from, perhaps because a process was ended before it did."""
     marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
     found = (mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks)
     return [aside for aside in found if aside.is_file()]  # a mark is there a moment before its file
 
 
-def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
+def rescue_rows(damaged: Path, db: sqlite3.Connection) -> int | None:
     """Copy the readable rows of a file that was set aside into `db`, all or nothing; return the number of chats.
 
     None where another process was faster. Where it fails it can be done again.
@@ -83,7 +83,7 @@ def _copy_rows(damaged: Path, db: sqlite3.Connection) -> int:
         for table in COLUMNS:
             for row in schema.read(source, table):
                 if _makes_sense(table, row):
-                    schema.insert(db, table, row)
+                    schema.insert_row(db, table, row)
                     if table == "nodes":  # of a chat without a turn there is nothing to read
                         chats.add(row[0])
     for (session,) in db.execute(_UNNAMED).fetchall():

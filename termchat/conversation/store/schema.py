@@ -147,7 +147,7 @@ def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None
     return None
 
 
-def insert(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
+def insert_row(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:
     """Add a row that `read` gave, unless it is there."""
     db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.store import codec
-from termchat.conversation.store.derived import folded, shown
+from termchat.conversation.store.derived import fold_text, normalise_shown
 from termchat.conversation.store.schema import LONGEST_TITLE, count_of, text_of
 
 RANKED, RARE = 1000, 500
@@ -68,13 +68,13 @@ _NOWHERE = "\x01\x01\x01"
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
 
 
-def newest(db: sqlite3.Connection, which: Mapping[str, int]) -> list[SessionSummary]:
+def list_newest(db: sqlite3.Connection, which: Mapping[str, int]) -> list[SessionSummary]:
     """List chats that have a turn, the last used first. `which` has `limit` and `offset`, and whether the `deleted` ones are
     meant, and those of `lessons`, or the others."""
     return [_to_summary(row) for row in db.execute(_NEWEST, which)]
 
 
-def matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> list[SessionSummary]:
+def list_matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> list[SessionSummary]:
     """List chats that contain all words of a search, with a snippet each; none for a search without a word."""
     words, begin, end = words_of(search), which["offset"], which["offset"] + which["limit"]
     if not words:
@@ -103,7 +103,7 @@ def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
     return found[0] if found is not None else None
 
 
-def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
+def find_ids(db: sqlite3.Connection, beginning: str) -> list[str]:
     """Find the chat of that id, or a few whose ids start with it."""
     statement = (
         f"SELECT {text_of('id')} FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 6"
@@ -114,7 +114,7 @@ def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
 
 def words_of(search: str) -> list[str]:
     """Split a search into its words and quoted phrases, folded."""
-    found = (quoted or word for quoted, word in re.findall(r'"([^"]+)"|([^\s"]+)', folded(search)))
+    found = (quoted or word for quoted, word in re.findall(r'"([^"]+)"|([^\s"]+)', fold_text(search)))
     trimmed = (word.strip(_PUNCTUATION).rstrip(_VARIES) or word for word in found)
     words = (" ".join(word.split())[:LONGEST_WORD] for word in trimmed)
     return list(dict.fromkeys(filter(None, words)))[:MOST_WORDS]
@@ -194,16 +194,16 @@ def _snippet_of(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat:
         found = db.execute(f"{_OF_TEXT} = ?", (text,))
     else:
         found = db.execute(_TEXTS, (chat, LOOKED_THROUGH))
-    made = (snippet(mark, *row) for row in found)
-    return next(filter(None, made), "") or snippet(mark, title, folded(title))
+    made = (cut_snippet(mark, *row) for row in found)
+    return next(filter(None, made), "") or cut_snippet(mark, title, fold_text(title))
 
 
-def snippet(mark: re.Pattern[str], text: str, folded: str) -> str:
+def cut_snippet(mark: re.Pattern[str], text: str, folded: str) -> str:
     """Cut one line out of the text around the first match in `folded`, each match between BEGIN and END; "" without a match."""
     first = mark.search(folded)
     if first is None:
         return ""
-    text = shown(text)
+    text = normalise_shown(text)
     begin = max(first.start() - BEFORE, 0)
     if begin:
         space = text.find(" ", begin, first.start())

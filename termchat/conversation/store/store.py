@@ -114,7 +114,7 @@ class Store:
 
         def question(db: sqlite3.Connection) -> list[SessionSummary]:
             which = {"limit": limit, "offset": offset, "deleted": deleted, "lessons": lessons}
-            found = finding.matching(db, search, which) if search.strip() else finding.newest(db, which)
+            found = finding.list_matching(db, search, which) if search.strip() else finding.list_newest(db, which)
             return derived.with_unfinished(db, found)
 
         return self._read_settled(question, listed=True) or []
@@ -127,7 +127,7 @@ class Store:
         """Read roles and texts of the last turns of a chat, at most `limit`; none for an unknown chat."""
         session = self.current(session)
         found = self._read_settled(lambda db: load.load(db, session, PREVIEWED))
-        return list(found.conversation.turns())[-PREVIEWED:] if found is not None else []
+        return list(found.conversation.list_turns())[-PREVIEWED:] if found is not None else []
 
     def find(self, word: str) -> str:
         """Find the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
@@ -135,7 +135,7 @@ class Store:
         Raises:
             StoreError: there is none, or more than one.
         """
-        found = self._read_settled(lambda db: finding.ids(db, well_formed(word))) or []
+        found = self._read_settled(lambda db: finding.find_ids(db, well_formed(word))) or []
         if word == "last":
             found = [latest] if (latest := self.latest()) is not None else []
         if len(found) == 1:
@@ -180,7 +180,7 @@ class Store:
             queued = _select_operations(operations, session, number)
             # While the node itself is not written, a node of its number is another process's.
             is_written = not any(op.does is ADD_NODE for op in queued)
-            rows = self._read(lambda db: list(load.records(db, moved, number))) if is_written else None
+            rows = self._read(lambda db: list(load.load_records(db, moved, number))) if is_written else None
         waiting = ((0, bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD)
         for _, on_path, blob in (*(rows or ()), *waiting):
             try:
@@ -198,7 +198,7 @@ class Store:
         It reads a few records, however many the reply has, and never waits for one that is being written.
         """
         # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
-        queue = _select_operations(self._writer.queued(), session, number)
+        queue = _select_operations(self._writer.list_queued(), session, number)
         moved = self.current(session)
         waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
 
@@ -213,7 +213,7 @@ class Store:
 
         if any(op.does is ADD_NODE for op in queue):
             return find(queued)
-        return self._read(lambda db: find(partial(load.records, db, moved, number), queued))
+        return self._read(lambda db: find(partial(load.load_records, db, moved, number), queued))
 
     def messages(self) -> list[str]:
         """Read the message history, the oldest message first."""
@@ -221,7 +221,7 @@ class Store:
 
     def opening(self) -> bool:
         """Return whether the file is still being opened, which takes long where it has to be repaired."""
-        return not self._writer.opened(0)
+        return not self._writer.wait_opened(0)
 
     def read_through(self, session: str) -> None:
         """Read all records of a chat once, so that damage is noticed before any of them is returned."""
@@ -231,11 +231,11 @@ class Store:
 
     def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
         """Answer a question after all queued writes are done; `listed`: and the index of texts, too."""
-        if not self._writer.opened(self._patience):
+        if not self._writer.wait_opened(self._patience):
             raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
         self._writer.flush(READ_WAIT_S, tidy=listed)
         answer = self._read(question)
-        if repair.unread(store_files.real(self.path)):
+        if repair.list_unread(store_files.resolve_link(self.path)):
             raise StoreError(f"the file of saved chats is damaged ({self.path})", REPAIR)
         return answer
 
@@ -245,23 +245,23 @@ class Store:
             self.path.stat()
         except FileNotFoundError:
             if self.path.is_symlink():
-                missing = f"{self.path} is a broken link to {store_files.real(self.path)}"
+                missing = f"{self.path} is a broken link to {store_files.resolve_link(self.path)}"
                 raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
             return None
         except OSError as error:
-            reason = database.explain(error, self.path)
+            reason = database.explain_error(error, self.path)
             raise StoreError(f"saved chats cannot be read: {reason}", "Check the folder they are stored in.") from error
-        asked = store_files.identity(self.path)
+        asked = store_files.identify_file(self.path)
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
                 (version,) = db.execute("PRAGMA user_version").fetchone()
                 return question(db) if version else None  # without tables, where nobody could write to it
         except (sqlite3.Error, OSError) as error:
-            problem = f"saved chats cannot be read: {database.explain(error, self.path)}"
+            problem = f"saved chats cannot be read: {database.explain_error(error, self.path)}"
             if not database.is_damage(error):
                 raise StoreError(problem, "Try again in a moment.") from error
-            store_files.mark_broken(store_files.real(self.path), asked)
+            store_files.mark_broken(store_files.resolve_link(self.path), asked)
             if self._writer.problem is not None:
                 problem += f", and cannot be repaired: {self._writer.problem}"
             raise StoreError(problem, REPAIR) from error
@@ -276,14 +276,16 @@ class Store:
         title, system = well_formed(conversation.title), well_formed(conversation.first_system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
-        self._writer.put(Operation(ADD_SESSION, session, values, urgent=True, indexed=True))
+        self._writer.put_operations(Operation(ADD_SESSION, session, values, urgent=True, indexed=True))
         return session
 
     def update(self, session: str, **changes: Unpack[SessionChanges]) -> None:
         """Change settings of a chat."""
         named = (changes.get(name) for name in ("tuning", "model", "breakpoints", "view"))
         settings = (None if value is None else codec.from_settings(value) for value in named)
-        self._writer.put(Operation(UPDATE_SESSION, session, (time.time(), changes.get("leaf"), *settings), urgent=True))
+        self._writer.put_operations(
+            Operation(UPDATE_SESSION, session, (time.time(), changes.get("leaf"), *settings), urgent=True)
+        )
 
     def add_node(self, session: str, node: Node) -> None:
         """Add a node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
@@ -298,18 +300,20 @@ class Store:
         claims = True if node.role == "assistant" else None
         operations = [
             Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number, indexed=True),
-            _touch(session, leaf=node.number),
+            _build_touch(session, leaf=node.number),
             Operation(HIDE, session, (None,)),
         ]
         if node.system is not None:
             operations.append(Operation(ADD_PROMPT, session, (node.number, well_formed(node.system))))
-        self._writer.put(*operations)
+        self._writer.put_operations(*operations)
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
         """Change the name of a branch, or whether it is deleted; None leaves it as it is."""
         text = None if name is None else well_formed(name)
         values = (number, text, None if deleted is None else int(deleted))
-        self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True, indexed=True), _touch(session))
+        self._writer.put_operations(
+            Operation(UPDATE_NODE, session, values, urgent=True, indexed=True), _build_touch(session)
+        )
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """Save the next record of the reply in node `number`; a reply that has ended also as it is in memory, again where a
@@ -327,18 +331,20 @@ class Store:
         values = number, int(on_path), codec.from_record(record)
         if ends:
             ending = Operation(ADD_RECORD, session, values, urgent=True, claims=False, claimed=number)
-            self._writer.put(ending, _touch(session), Operation(derived.DROP_TEXT, session, (number,), indexed=True))
+            self._writer.put_operations(
+                ending, _build_touch(session), Operation(derived.DROP_TEXT, session, (number,), indexed=True)
+            )
         else:
-            self._writer.put(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
+            self._writer.put_operations(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
         if not (ends or isinstance(record, Ranking)) or node is None or not node.done:
             return
         if (packed := codec.from_reply(node)) is not None:
-            self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
+            self._writer.put_operations(Operation(PACK_REPLY, session, (number, packed)))
 
     def rename(self, session: str, title: str) -> None:
         """Give a chat another title, which does not count as use of it."""
         title = well_formed(" ".join(title.split()))
-        self._writer.put(Operation(RENAME, session, (title,), urgent=True, indexed=True))
+        self._writer.put_operations(Operation(RENAME, session, (title,), urgent=True, indexed=True))
 
     def duplicate(
         self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
@@ -353,30 +359,30 @@ class Store:
             newest = max(conversation.nodes, default=0)
         if read_to is not None:
             newest, seq = read_to
-        copied = Operation(deleting.copy, copy, (source, newest + 1, seq), urgent=True, indexed=True)
-        self._writer.put(copied, _touch(copy))
+        copied = Operation(deleting.copy_session, copy, (source, newest + 1, seq), urgent=True, indexed=True)
+        self._writer.put_operations(copied, _build_touch(copy))
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:
         """Set when an imported chat was begun and last changed, in seconds since the epoch, UTC."""
-        self._writer.put(Operation(DATE, session, (created, updated), urgent=True))
+        self._writer.put_operations(Operation(DATE, session, (created, updated), urgent=True))
 
     def delete(self, session: str) -> None:
         """Hide a chat; `restore` brings it back, and so does the next turn in it. A week later it is purged."""
-        self._writer.put(Operation(HIDE, session, (time.time(),), urgent=True))
+        self._writer.put_operations(Operation(HIDE, session, (time.time(),), urgent=True))
 
     def restore(self, session: str) -> None:
-        self._writer.put(Operation(HIDE, session, (None,), urgent=True))
+        self._writer.put_operations(Operation(HIDE, session, (None,), urgent=True))
 
     def purge(self, session: str) -> None:
         """Remove a chat for good, unlike `delete`."""
-        self._writer.put(Operation(deleting.purge, session, (), urgent=True))
+        self._writer.put_operations(Operation(deleting.purge_session, session, (), urgent=True))
 
     def add_message(self, text: str) -> None:
         """Add the newest message of the history, where each text is once; one of more than 64,000 characters is not kept."""
         if len(text) <= LONGEST_KEPT:
             added = Operation(ADD_MESSAGE, "", (well_formed(text),))
-            self._writer.put(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
+            self._writer.put_operations(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
 
     def keep_unsent(self, session: str, draft: str, queue: Sequence[str]) -> None:
         """Save the draft and the queue of a chat; "" means this process's chat without a message."""
@@ -386,7 +392,7 @@ class Store:
             kept = Operation(KEEP_UNSENT, key, values, urgent=bool(queue))
         else:
             kept = Operation(DROP_UNSENT, key, ())
-        self._writer.put(kept if session else kept._replace(claims=kept.does is KEEP_UNSENT))
+        self._writer.put_operations(kept if session else kept._replace(claims=kept.does is KEEP_UNSENT))
 
     def abandoned(self) -> str:
         """Take over the newest draft of a chat without a message whose process has ended."""
@@ -400,7 +406,7 @@ class Store:
             return ""
         text = "\n".join([*left.queue, *filter(None, [left.text])])
         self.keep_unsent("", text, ())
-        self._writer.put(Operation(DROP_UNSENT, left.session, ()))
+        self._writer.put_operations(Operation(DROP_UNSENT, left.session, ()))
         return text
 
     def problem(self) -> str | None:
@@ -409,7 +415,7 @@ class Store:
 
     def notices(self) -> list[StoreNotice]:
         """Take the notices for a person, each once."""
-        return self._writer.notices()
+        return self._writer.take_notices()
 
     def take_notices(self) -> list[StoreNotice]:
         """Take the notices, with one when saving begins to fail and one when it works again."""
@@ -447,5 +453,5 @@ def _make_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
 
 
-def _touch(session: str, leaf: int | None = None) -> Operation:
+def _build_touch(session: str, leaf: int | None = None) -> Operation:
     return Operation(UPDATE_SESSION, session, (time.time(), leaf, None, None, None, None))

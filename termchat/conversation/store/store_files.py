@@ -28,7 +28,7 @@ _MARK = 100
 """Bytes of the longest mark."""
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def identify_file(path: Path) -> tuple[int, int] | None:
     """Return device and inode: whether the path still is the opened file. None without a file."""
     with contextlib.suppress(OSError):
         found = path.stat()
@@ -36,14 +36,14 @@ def identity(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def real(path: Path) -> Path:
+def resolve_link(path: Path) -> Path:
     """Return the file itself where the path is a link to it: beside that one SQLite keeps its log."""
     return Path(os.path.realpath(path))
 
 
 def has_no_log(path: Path) -> bool:
     """Return whether the file's write-ahead log is missing or empty."""
-    file = real(path)
+    file = resolve_link(path)
     try:
         return file.with_name(file.name + "-wal").stat().st_size == 0
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def set_modes(path: Path) -> None:
         mode = path.stat().st_mode
         if mode & 0o077:
             path.chmod(0o600)
-        file = real(path)
+        file = resolve_link(path)
         for suffix in ("-wal", "-shm"):
             beside = file.with_name(file.name + suffix)
             if mode & stat.S_IWUSR and beside.exists() and not beside.stat().st_mode & stat.S_IWUSR:
@@ -77,7 +77,7 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
     SQLite takes it for the log of whatever file is there by then, and would write the old pages over the new ones.
     """
-    if log is not None and identity(path.with_name(path.name + "-wal")) == log:
+    if log is not None and identify_file(path.with_name(path.name + "-wal")) == log:
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(OSError):
                 path.with_name(path.name + suffix).unlink()
@@ -85,26 +85,26 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
 def mark_broken(path: Path, damaged: tuple[int, int] | None) -> None:
     """Have the file repaired when it is next opened, if it still is the one of this identity."""
-    if damaged is not None and identity(path) == damaged:
+    if damaged is not None and identify_file(path) == damaged:
         with contextlib.suppress(OSError), regular_files.opened(path.with_name(path.name + BROKEN), "wb") as mark:
-            mark.write(_named(damaged))
+            mark.write(_format_identity(damaged))
 
 
 def is_broken(path: Path) -> bool:
     """Return whether the file is marked as damaged; remove a mark that is about a file which is gone."""
-    mark, found = path.with_name(path.name + BROKEN), identity(path)
+    mark, found = path.with_name(path.name + BROKEN), identify_file(path)
     try:
         marked = regular_files.read(mark, _MARK)
     except OSError:
         return False
-    if found is not None and marked == _named(found):
+    if found is not None and marked == _format_identity(found):
         return True
     with contextlib.suppress(OSError):
         mark.unlink()
     return False
 
 
-def _named(identity: tuple[int, int]) -> bytes:
+def _format_identity(identity: tuple[int, int]) -> bytes:
     return "{}:{}".format(*identity).encode("ascii")
 
 

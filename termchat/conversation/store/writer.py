@@ -87,14 +87,14 @@ class Writer:
         self._thread = threading.Thread(target=self._write_batches, name="termchat-store", daemon=True)
         self._thread.start()
 
-    def put(self, *operations: Operation) -> None:
+    def put_operations(self, *operations: Operation) -> None:
         """Queue operations and return at once; any thread."""
         with self._wake:
             self._pending.extend(operations)
             if self.problem is None:
                 self._schedule(self._last + (0.0 if _is_durable(operations) else PERIOD_S))
 
-    def notices(self) -> list[StoreNotice]:
+    def take_notices(self) -> list[StoreNotice]:
         """Take the notices, each once."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
@@ -110,7 +110,7 @@ class Writer:
             self._wake.wait_for(lambda: self._settled_since(seen, tidy), timeout)
             return not self._pending
 
-    def opened(self, timeout: float) -> bool:
+    def wait_opened(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until it was tried to open the file, and repair it if need be; return whether it was."""
         with self._wake:
             return self._wake.wait_for(lambda: self._attempts > 0, timeout)
@@ -125,7 +125,7 @@ class Writer:
         self._thread.join(max(end - time.monotonic(), 0.1))
         return not self._pending
 
-    def queued(self) -> tuple[Operation, ...]:
+    def list_queued(self) -> tuple[Operation, ...]:
         """Return the operations that are not in the file yet."""
         with self._wake:
             return tuple(self._pending)
@@ -169,7 +169,7 @@ class Writer:
 
     def _attempt_batch(self) -> None:
         with self._commit:
-            batch = self.queued()
+            batch = self.list_queued()
             problem: str | None = None
             try:
                 try:
@@ -180,7 +180,7 @@ class Writer:
                     self._disconnect(error)
                     self._write_batch(batch)  # it is opened again, and repaired then
             except Exception as error:  # noqa: BLE001 (whatever it is, the thread that saves goes on, and it is told)
-                problem = database.explain(error, self._path)
+                problem = database.explain_error(error, self._path)
                 self._disconnect(error)
             with self._wake:
                 news = problem != self.problem or bool(self._notices)
@@ -207,7 +207,7 @@ class Writer:
         if time.monotonic() >= self._tidied + REST_S:
             try:
                 deleting.purge_expired(db)
-                left = derived.complete(db, TIDY_S)
+                left = derived.complete_index(db, TIDY_S)
             except Exception as error:  # noqa: BLE001 (as above; nothing that a person said depends on it)
                 self._disconnect(error)
                 left = False
@@ -230,7 +230,7 @@ class Writer:
         for session in dict.fromkeys(moved.get(op.session, op.session) for op in batch if op.indexed):
             self._apply_operation(db, Operation(derived.refresh, session, ()), moved, notices)
         db.execute("COMMIT")
-        self._log = store_files.identity(self._real.with_name(self._real.name + "-wal"))
+        self._log = store_files.identify_file(self._real.with_name(self._real.name + "-wal"))
         self._written.update(moved.get(operation.session, operation.session) for operation in batch)
         for operation in batch:  # whoever finds no claim finds all that was written under it
             if operation.claims is False:
@@ -256,20 +256,20 @@ class Writer:
                 notices.append(StoreNotice(f"Part of the chat could not be saved: {error}"))
                 return
             copy = f"{session}-{secrets.token_hex(2)}"
-            deleting.copy(db, copy, session, operation.values[0])
+            deleting.copy_session(db, copy, session, operation.values[0])
             moved[operation.session] = copy
             taken = "Another running termchat has continued this chat."
             notices.append(StoreNotice(taken, "From here on, this one is saved as a copy."))
             self._apply_operation(db, operation, moved, notices)
             return
         if operation.claims:
-            self._claims.hold(session, operation.claimed)
+            self._claims.hold_claim(session, operation.claimed)
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
         """Return the open connection to the file that is at the path now."""
-        if self._db is not None and store_files.identity(self._path) != self._identity:
+        if self._db is not None and store_files.identify_file(self._path) != self._identity:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
             self._rescued = {table: list(schema.read(self._db, table, self._written)) for table in schema.OF_CHATS}
             self._disconnect()
@@ -287,26 +287,26 @@ class Writer:
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
                 db.close()
-            if store_files.identity(self._real) != self._identity:
+            if store_files.identify_file(self._real) != self._identity:
                 store_files.drop_log(self._real, self._log)
 
     def _open_file(self) -> None:
         """Open the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
-        self._real = store_files.real(self._path)
+        self._real = store_files.resolve_link(self._path)
         if store_files.is_emptied(self._real) or store_files.is_broken(self._real):
             store_files.set_aside(self._real)
         try:
-            db = database.connect(self._path)
+            db = database.connect_file(self._path)
         except sqlite3.DatabaseError as error:
             if not database.is_damage(error):
                 raise
             store_files.set_aside(self._real)
-            db = database.connect(self._path)
-        self._identity = store_files.identity(self._real)
+            db = database.connect_file(self._path)
+        self._identity = store_files.identify_file(self._real)
         try:
             # Perhaps a process that set them aside was ended before it copied their chats.
-            for aside in repair.unread(self._real):
-                if (count := repair.rescue(aside, db)) is not None:
+            for aside in repair.list_unread(self._real):
+                if (count := repair.rescue_rows(aside, db)) is not None:
                     message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
                     chats = "1 chat" if count == 1 else f"{count:,} chats"
                     hint = f"{chats} could be recovered." if count else "Nothing could be recovered."
@@ -325,9 +325,9 @@ class Writer:
             for table, rows in self._rescued.items():
                 for row in rows:
                     if table != "records":
-                        schema.insert(db, table, row)
+                        schema.insert_row(db, table, row)
                     elif row[1:3] not in there:
-                        schema.insert(db, table, (None, *row[1:]))
+                        schema.insert_row(db, table, (None, *row[1:]))
         self._rescued = {}
         self._notices.append(
             StoreNotice(f"The file of saved chats was removed: {self._real}", "This chat was saved again.")

@@ -70,7 +70,7 @@ FORMATS: dict[str, Format] = {
 """Name to format, in the order in which a person is shown them."""
 
 
-def named(name: str) -> Format:
+def find_format(name: str) -> Format:
     """Return the format of this name.
 
     Raises:

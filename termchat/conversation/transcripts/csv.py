@@ -17,11 +17,11 @@ import math
 from collections.abc import Iterable, Iterator
 
 from termchat.conversation.session import Session
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import list_values
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import escape
-from termchat.decoding.records import TAIL, Record, SettingsRecord, Start, Token, untold
+from termchat.decoding.records import TAIL, Record, SettingsRecord, Start, Token, list_untold
 from termchat.decoding.samplers import KNOBS
 
 _NESTED = ("stages", "candidates", "state", "draft")
@@ -51,10 +51,10 @@ def _token_rows(records: Iterable[Record]) -> Iterator[list[object]]:
         if isinstance(record, Start):
             seed = record.seed
         elif isinstance(record, SettingsRecord):
-            in_force = {**values(record), "seed": seed}
+            in_force = {**list_values(record), "seed": seed}
             knobs[record.number] = [_format_cell(in_force.get(name, "")) for name in KNOBS]
         elif isinstance(record, Token):
-            lacking = untold(record)
+            lacking = list_untold(record)
             cells = ("" if name in lacking else _format_cell(getattr(record, name)) for name in FIELDS)
             yield [*cells, record.unlisted or "", *knobs.get(record.settings, unknown)]
 

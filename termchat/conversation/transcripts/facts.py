@@ -28,9 +28,9 @@ _ENDINGS = {
 """Why a reply ended, where that is worth a word."""
 
 
-def facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
+def list_facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
     """Yield names and values; the name is "" where the value speaks for itself."""
-    starts = (span.node.start for span in conversation.path() if span.node.start is not None)
+    starts = (span.node.start for span in conversation.find_path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
     if len(wrote) > 1:
         yield "models", "; ".join(_describe_model(identity.name, identity) for identity in wrote)
@@ -63,7 +63,7 @@ def drafts_of(node: Node) -> str:
     """Describe the drafts of a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" without drafts."""
     if node.tokens.drafts is None:
         return ""
-    figures = DraftFigures.of(node.tokens)
+    figures = DraftFigures.count_tokens(node.tokens)
     count = f"drafted {figures.drafted:,} token{'s' if figures.drafted != 1 else ''}"
     accepted = f"{figures.acceptance:.0%} accepted".replace("%", " %") if figures.acceptance is not None else ""
     passes = f"{figures.tokens_per_pass:.1f} tokens a pass" if figures.tokens_per_pass is not None else ""

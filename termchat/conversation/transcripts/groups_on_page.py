@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isfinite
 from typing import NamedTuple
 
-from termchat.conversation.reply_facts import varying
+from termchat.conversation.reply_facts import list_varying
 from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.transcripts.facts import ending_of, plain_line
 from termchat.conversation.tree import Conversation, Node, Span
@@ -60,7 +60,7 @@ class GroupsOnPage:
 
     def __init__(self, conversation: Conversation) -> None:
         groups = groups_of(conversation).values()
-        path = {span.node.number for span in conversation.path()}
+        path = {span.node.number for span in conversation.find_path()}
         self.nodes = {node.number for walks in groups if len(walks) > 1 for node in walks.values()}
         # A walk alone is none, unless it was searched for.
         seen = (walks for walks in groups if len(walks) > 1 or any(node.beams for node in walks.values()))
@@ -78,7 +78,7 @@ class GroupsOnPage:
         self._waiting = [group for group in self._waiting if group not in groups]
         return groups
 
-    def elsewhere(self) -> list[GroupOnPage]:
+    def list_elsewhere(self) -> list[GroupOnPage]:
         """Return the groups that no turn took."""
         return self._waiting
 
@@ -110,7 +110,7 @@ def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
         facts[walk] = value_texts(node.settings, shown_value)
         if node.start is not None:
             facts[walk]["seed"] = str(node.start.seed)
-    names = varying(list(facts.values()))
+    names = list_varying(list(facts.values()))
     return {walk: " · ".join(f"{name} {each[name]}" for name in names if name in each) for walk, each in facts.items()}
 
 
@@ -138,16 +138,16 @@ def _build_title(group: Group, walks: int, at: int) -> str:
 
 def _list_figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]]:
     if ranked is not None and ranked.score is not None and ranked.votes is None:
-        yield "score", figure(ranked.score)
+        yield "score", format_figure(ranked.score)
     if ranked is not None and ranked.answer is not None:
         yield "answer", plain_line(one_line(ranked.answer, _LONGEST))
     if ranked is not None and ranked.votes is not None:
         yield "votes", str(ranked.votes)
     yield "ending", ending_of(node) or "ended"
     yield "tokens", str(len(node.tokens))
-    yield "mean logprob", figure(fsum(node.tokens.logprobs) / len(node.tokens) if len(node.tokens) else None)
+    yield "mean logprob", format_figure(fsum(node.tokens.logprobs) / len(node.tokens) if len(node.tokens) else None)
 
 
-def figure(number: float | None) -> str:
+def format_figure(number: float | None) -> str:
     """Three digits behind the point, or a dash where it is not known."""
     return f"{number:.3f}".replace("-", "−") if number is not None and isfinite(number) else "–"

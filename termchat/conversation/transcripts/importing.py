@@ -52,7 +52,7 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
     Raises:
         TranscriptError: the file cannot be read, or is none of a format that is taken in; names line and reason.
     """
-    found = recognised(path, form)
+    found = recognise_format(path, form)
     if found.reader is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.signs)
         raise TranscriptError(f"{found.name} cannot be imported", f"Supported formats: {known}.")
@@ -60,7 +60,7 @@ def chats(path: Path, form: Format | None = None) -> Iterator[Transcript]:
 
 
 @contextlib.contextmanager
-def readable(file: Path) -> Iterator[Path]:
+def open_readable(file: Path) -> Iterator[Path]:
     """Provide a file that can be read more than once: stdin ("-") or a pipe, such as a shell's <(…), is stored for as long
     as the context lasts. A pipe without a writer is an empty file.
 
@@ -70,7 +70,7 @@ def readable(file: Path) -> Iterator[Path]:
     if str(file) == "-":
         if sys.stdin is None:
             raise TranscriptError("stdin is closed", "Name a file instead.")
-        with piped(sys.stdin.buffer) as path:
+        with copy_piped(sys.stdin.buffer) as path:
             yield path
     elif regular_files.odd_kind(file) == regular_files.PIPE:
         try:
@@ -78,14 +78,14 @@ def readable(file: Path) -> Iterator[Path]:
         except OSError as error:
             raise TranscriptError(f"{file} cannot be read: {error.strerror}", "Check the path.") from error
         os.set_blocking(descriptor, True)
-        with open(descriptor, "rb") as stream, piped(stream, file.name) as path:
+        with open(descriptor, "rb") as stream, copy_piped(stream, file.name) as path:
             yield path
     else:
         yield file
 
 
 @contextlib.contextmanager
-def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
+def copy_piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
     """Store a stream in a file for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
         path = Path(folder) / name
@@ -102,7 +102,7 @@ def piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
         yield path
 
 
-def recognised(path: Path, form: Format | None = None) -> Format:
+def recognise_format(path: Path, form: Format | None = None) -> Format:
     """Return the format of a file: the one given, else by the first key in it that is specific to one.
 
     Raises:
@@ -137,7 +137,7 @@ def _check_text(path: Path, head: bytes) -> None:
         )
 
 
-def keep(store: Store, transcript: Transcript) -> str:
+def keep_transcript(store: Store, transcript: Transcript) -> str:
     """Put a chat into the store, as one of its own, with its dates if it has any; return its id.
 
     Raises:

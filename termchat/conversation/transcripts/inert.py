@@ -33,7 +33,7 @@ _DEFINES = re.compile(r"\\.|\]:")
 _MAY_ACT = re.compile(rf"{_TAG}|{_IMAGE}|\]:|&")
 
 
-def inert(text: str) -> str:
+def make_inert(text: str) -> str:
     """Return inert Markdown; inert text stays unchanged."""
     if _MAY_ACT.search(text) is None:
         return text
@@ -47,7 +47,7 @@ def on_a_line(text: str) -> str:
 
 def _inert_lines(text: str) -> Iterator[str]:
     has_fence = "```" in text or "~~~" in text
-    fenced = set.intersection(*(_find_fenced(parser, text) for parser in parsers())) if has_fence else set[int]()
+    fenced = set.intersection(*(_find_fenced(parser, text) for parser in make_parsers())) if has_fence else set[int]()
     sure = True
     for number, line in enumerate(text.split("\n")):
         if number in fenced or not line.strip():
@@ -66,7 +66,7 @@ def _find_fenced(parser: MarkdownIt, text: str) -> set[int]:
 
 
 @cache
-def parsers() -> tuple[MarkdownIt, ...]:
+def make_parsers() -> tuple[MarkdownIt, ...]:
     """Build viewers without and with tables, whose heading may look like a fence. They find blocks only.
 
     Of HTML nothing is left when this is done, so they need not know that a fence may stand in it.

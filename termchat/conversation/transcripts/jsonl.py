@@ -31,7 +31,7 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
         leaf=conversation.leaf, created=_to_iso(info.created), updated=_to_iso(info.updated), model=_portable(info.model),
         tuning=info.tuning, breakpoints=info.breakpoints, view=info.view,
     )  # fmt: skip
-    yield _json(to_dict(session))
+    yield _format_json(to_dict(session))
     for number in sorted(conversation.nodes):
         node = conversation.nodes[number]
         line = NodeLine(
@@ -39,7 +39,9 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
             node.deleted, node.omitted, node.system,
         )  # fmt: skip
         optional = ("omitted", "system")
-        yield _json({name: value for name, value in to_dict(line).items() if name not in optional or value is not None})
+        yield _format_json(
+            {name: value for name, value in to_dict(line).items() if name not in optional or value is not None}
+        )
         if node.role == "assistant":
             missing = len(node.ids)
             for record in records(number):
@@ -70,5 +72,5 @@ def _to_iso(seconds: float) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 
-def _json(value: dict[str, Any]) -> str:
+def _format_json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -20,8 +20,8 @@ import msgspec
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcripts.transcript import VERSION
-from termchat.decoding.beam_search import penalty_problem, problem
-from termchat.decoding.conditions import ConditionError, Rule, describe, parse
+from termchat.decoding.beam_search import penalty_problem, find_problem
+from termchat.decoding.conditions import ConditionError, Rule, format_condition, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
 from termchat.decoding.samplers import KNOBS, KnobError, Tuning
@@ -38,7 +38,7 @@ LONGEST_NAME = 10_000
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
-def replaced(data: bytes) -> tuple[bytes, int]:
+def replace_surrogates(data: bytes) -> tuple[bytes, int]:
     """Return JSON with U+FFFD for each lone surrogate, and how many there were."""
     if _MAY_BE.search(data) is None:
         return data, 0
@@ -129,7 +129,7 @@ def decode(data: bytes) -> Line:
                 line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
             )
             for rule in (condition for condition in met if isinstance(condition, Rule)):
-                parse(describe(rule))
+                parse(format_condition(rule))
     except KnobError as error:
         raise LineError(str(error)) from None
     except ConditionError as error:
@@ -171,7 +171,7 @@ def _check_walk(start: Start) -> None:
     most = MOST_BEAMS if group.beams is not None else MOST_WALKS
     if not (1 <= group.size <= most and group.runs >= 1 and walk >= 0 and 0 <= group.number < 2**53):
         raise LineError(f"walk {walk} of a group of {group.size} is none that can be made")
-    if group.beams is not None and (wrong := problem(group.beams)):
+    if group.beams is not None and (wrong := find_problem(group.beams)):
         raise LineError(wrong)
     if wrong := penalty_problem(group.length_penalty):
         raise LineError(wrong)

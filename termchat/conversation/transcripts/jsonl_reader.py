@@ -14,7 +14,7 @@ from typing import Any
 from termchat import regular_files
 from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store import codec
-from termchat.conversation.transcripts.jsonl_lines import LineError, NodeLine, SessionLine, decode, replaced
+from termchat.conversation.transcripts.jsonl_lines import LineError, NodeLine, SessionLine, decode, replace_surrogates
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
@@ -60,8 +60,8 @@ def read(path: Path) -> Transcript:
     try:
         with regular_files.opened(path) as file:
             while data := file.readline(LONGEST_LINE + 1):
-                reader.take(data)
-        return reader.finish()
+                reader.take_line(data)
+        return reader.finish_chat()
     except LineError as error:
         where = f"{path.name}, line {reader.line}" if reader.line else path.name
         raise TranscriptError(f"{where}: {error}", _HINT) from None
@@ -86,7 +86,7 @@ class _Reader:
         self._packed: dict[int, list[bytes]] = {}
         self._size = self._kept = self._records = self._halves = 0
 
-    def take(self, data: bytes) -> None:
+    def take_line(self, data: bytes) -> None:
         """Take the next line, with its line break.
 
         Raises:
@@ -102,7 +102,7 @@ class _Reader:
             raise LineError(f"there are more than {MOST_LINES:,} lines")
         if data.isspace():
             return
-        data, halves = replaced(data)
+        data, halves = replace_surrogates(data)
         self._halves += halves
         try:
             line = decode(data)
@@ -112,7 +112,7 @@ class _Reader:
             raise LineError("it is cut off: the end is missing") from None
         self._TAKES[type(line)](self, line)
 
-    def finish(self) -> Transcript:
+    def finish_chat(self) -> Transcript:
         """Return the chat.
 
         Raises:
@@ -177,7 +177,7 @@ class _Reader:
                 raise LineError(f"walk {line.walk} starts twice")
             prompt = self._chat.nodes[one.parent] if one is not None and one.parent is not None else None
             if prompt is None or list(prompt.ids) != line.prompt_ids:
-                prompt = self._chat.grow("user", parent=None, at=0)
+                prompt = self._chat.grow_node("user", parent=None, at=0)
                 try:
                     prompt.prompt_ids = array("i", line.prompt_ids)
                 except OverflowError:
@@ -255,7 +255,7 @@ class _Reader:
     def _begin_node(self, node: Node, tokens: int | None) -> None:
         if len(self._chat.nodes) >= MOST_NODES:
             raise LineError(f"there are more than {MOST_NODES:,} nodes")
-        self._chat.attach(node)
+        self._chat.attach_node(node)
         self._node, self._wanted = node, tokens
         if node.role == "assistant":
             self._packed[node.number] = []

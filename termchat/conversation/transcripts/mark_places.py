@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
-from termchat.conversation.transcripts.inert import parsers
+from termchat.conversation.transcripts.inert import make_parsers
 
 _BACKTICKS = re.compile(r"\\?`+|\\[^`]|\n[ \t]*\n", re.DOTALL)
 """A run of backticks, the first of them perhaps escaped, another escape, or the end of a paragraph, where code ends."""
@@ -40,7 +40,7 @@ class _Unbroken(NamedTuple):
     blank: int = 0
 
 
-def placed(text: str, marks: list[tuple[int, str]]) -> str:
+def place_marks(text: str, marks: list[tuple[int, str]]) -> str:
     """Put each mark before the character that it is for, or before the code or the brackets around that."""
     if not marks:
         return text
@@ -100,7 +100,7 @@ def _find_blocks(text: str) -> Iterator[_Unbroken]:
         return
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
     found: set[_Unbroken] = set()
-    for token in chain.from_iterable(parser.parse(text) for parser in parsers()):
+    for token in chain.from_iterable(parser.parse(text) for parser in make_parsers()):
         if token.type in ("fence", "code_block") and token.map is not None:
             begin, end = (lines[min(line, len(lines) - 1)] for line in token.map)
             is_fence = token.type == "fence"

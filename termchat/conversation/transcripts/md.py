@@ -12,11 +12,11 @@ from operator import itemgetter
 
 from termchat.conversation import setting_changes
 from termchat.conversation.session import Session
-from termchat.conversation.thoughts import thought, thoughts_of
-from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.thoughts import count_thought, thoughts_of
+from termchat.conversation.transcripts.facts import fact_line, list_facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupOnPage, GroupsOnPage, WalkOnPage
-from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
-from termchat.conversation.transcripts.mark_places import placed
+from termchat.conversation.transcripts.inert import make_inert, on_a_line, make_parsers
+from termchat.conversation.transcripts.mark_places import place_marks
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Place, Span
 from termchat.text import sanitize
@@ -42,13 +42,13 @@ def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str
 def _render_parts(conversation: Conversation, info: Session) -> Iterator[str]:
     yield f"# {on_a_line(plain_line(conversation.title)) or 'Chat'}"
     yield "\n".join(
-        on_a_line(f"- {name}: {value}" if name else f"- {value}") for name, value in facts(conversation, info)
+        on_a_line(f"- {name}: {value}" if name else f"- {value}") for name, value in list_facts(conversation, info)
     )
     if conversation.system:
         yield from ("## System", _render_block(_clean_text(conversation.system)))
     groups = GroupsOnPage(conversation)
     forks = setting_changes.label_forks(conversation, but=groups.nodes)
-    for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
+    for role, group in groupby(conversation.list_pieces(), key=lambda piece: piece[0].node.role):
         pieces = list(group)
         if role == "user":
             marks = [f"⟦{forks[place]}⟧\n" for span, _ in pieces if (place := Place(span.node.number, 0)) in forks]
@@ -57,7 +57,7 @@ def _render_parts(conversation: Conversation, info: Session) -> Iterator[str]:
             said = _render_block(_clean_text("".join(text for _, text in pieces)))
             yield from filter(None, [on_a_line(sanitize("".join(marks))) + said])
         else:
-            marked = list(setting_changes.marked(pieces, forks))
+            marked = list(setting_changes.mark_pieces(pieces, forks))
             yield f"## {on_a_line(name_of(marked[0].span.node, info))}"
             yield from filter(None, [_render_block(_render_reply(marked))])
             told = (on_a_line(sanitize(fact_line(piece.span.node))) for piece in marked)
@@ -73,7 +73,7 @@ def _render_group(group: GroupOnPage, last: Span) -> Iterator[str]:
     if goes_on is not None:
         yield f"*The chat continues from walk {goes_on.number}.*"
     wholes = ((Span(walk.node, len(walk.node.ids)), walk.node.text()) for walk in group.walks)
-    texts = [_render_reply(list(setting_changes.marked([whole], {}))) for whole in wholes]
+    texts = [_render_reply(list(setting_changes.mark_pieces([whole], {}))) for whole in wholes]
     if all(len(text) <= _CELL and not any(sign in text for sign in "\n|`") for text in texts):
         yield "\n".join(_render_table(group.walks, texts))
         return
@@ -87,15 +87,17 @@ def _render_group(group: GroupOnPage, last: Span) -> Iterator[str]:
 def _render_table(walks: Sequence[WalkOnPage], texts: Sequence[str]) -> Iterator[str]:
     labels = any(walk.label for walk in walks)
     names = list(dict.fromkeys(name for walk in walks for name, _ in walk.figures))
-    yield _row(["walk", *["settings"] * labels, "reply", *names])
-    yield _row(["--:", *[":--"] * labels, ":--", *(":--" if name in ("ending", "answer") else "--:" for name in names)])
+    yield _write_row(["walk", *["settings"] * labels, "reply", *names])
+    yield _write_row(
+        ["--:", *[":--"] * labels, ":--", *(":--" if name in ("ending", "answer") else "--:" for name in names)]
+    )
     for walk, text in zip(walks, texts, strict=True):
         number = f"**{walk.number}**" if walk.goes_on else str(walk.number)
         figures = dict(walk.figures)
-        yield _row([number, *[walk.label] * labels, text, *(figures.get(name, "") for name in names)])
+        yield _write_row([number, *[walk.label] * labels, text, *(figures.get(name, "") for name in names)])
 
 
-def _row(cells: Sequence[str]) -> str:
+def _write_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(on_a_line(sanitize(cell.replace("|", "\\|"))).strip() for cell in cells) + " |"
 
 
@@ -115,14 +117,14 @@ def _render_reply(pieces: list[setting_changes.Piece]) -> str:
         at -= text[at - 1 : at + 1] == "\r\n"
         plain += _clean_text(text[done:at])
         marks[index], done = (len(plain), _clean_text(mark)), at
-    return placed(plain + _clean_text(text[done:]), marks)
+    return place_marks(plain + _clean_text(text[done:]), marks)
 
 
 def _mark_thoughts(piece: setting_changes.Piece) -> Iterator[tuple[int, str]]:
     """Yield where the thoughts of a piece begin, and where they end."""
     if (thoughts := thoughts_of([piece.span])) is not None:
         yield 0, "thinking"
-        yield thought(piece.span.node, piece.span.count), str(thoughts)
+        yield count_thought(piece.span.node, piece.span.count), str(thoughts)
 
 
 def _mark_forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:
@@ -149,13 +151,13 @@ def _render_block(text: str) -> str:
             fence = "" if run[0] == "`" and "`" in rest else run
         elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
             fence = ""
-    return inert(_keep_breaks(f"{text}\n{fence}" if fence else text))
+    return make_inert(_keep_breaks(f"{text}\n{fence}" if fence else text))
 
 
 def _keep_breaks(text: str) -> str:
     """Keep line breaks in paragraphs by two spaces: viewers would make a space of them. JSON stays as it is."""
     lines = text.split("\n")
-    for token in parsers()[1].parse(text):
+    for token in make_parsers()[1].parse(text):
         if token.type == "paragraph_open" and token.map is not None:
             begin, end = token.map
             if not _MARKS.sub("", "\n".join(lines[begin:end])).startswith(("{", "[")):

@@ -19,7 +19,7 @@ from termchat import regular_files
 from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store import codec
 from termchat.conversation.thoughts import answer_of, thoughts_of
-from termchat.conversation.transcripts.jsonl_lines import LineError, replaced
+from termchat.conversation.transcripts.jsonl_lines import LineError, replace_surrogates
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import well_formed
@@ -77,7 +77,7 @@ class ValueProblem(LineError):
         self.line = line
 
 
-def values(file: BinaryIO) -> Iterator[Value]:
+def find_objects(file: BinaryIO) -> Iterator[Value]:
     """Find the objects of a file, without decoding them.
 
     Raises:
@@ -142,7 +142,7 @@ class FoundMessages(NamedTuple):
     halves: int = 0
 
 
-def said(conversation: Conversation) -> Iterator[ChatMessage]:
+def list_messages(conversation: Conversation) -> Iterator[ChatMessage]:
     """List the messages of the shown path, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
@@ -166,7 +166,7 @@ def read_messages(found: Iterable[_T], read_one: Callable[[_T], ChatMessage]) ->
     return messages
 
 
-def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
+def decode_object(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
     """Decode an object; return it with the number of its half characters that became U+FFFD.
 
     Raises:
@@ -176,7 +176,7 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
         try:
             return decode(data), 0
         except msgspec.DecodeError:  # hardly any has one, and to look for it takes longer than all the rest
-            data, halves = replaced(data)
+            data, halves = replace_surrogates(data)
             return decode(data), halves
     except UnicodeDecodeError:
         raise LineError("it is not UTF-8") from None
@@ -193,7 +193,7 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
         TranscriptError: the file cannot be read, or no chat in it: names line and reason. `find` raises `LineError`.
     """
     count, left_out = 0, _LeftOut()
-    for count, _ in enumerate(_chats(path, find, hint, left_out), 1):
+    for count, _ in enumerate(_read_chats(path, find, hint, left_out), 1):
         if count > MOST_CHATS:
             raise TranscriptError(
                 f"{path.name} contains more than {MOST_CHATS:,} chats", "Split it and import the parts."
@@ -202,7 +202,7 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
         raise TranscriptError(f"{path.name}{left_out.first or ' contains no chat'}", hint)
     more = left_out.total - len(left_out)
     told = (*left_out, *([f"and {more:,} more"] if more else ()))
-    for transcript in _chats(path, find, hint, _LeftOut()):
+    for transcript in _read_chats(path, find, hint, _LeftOut()):
         yield transcript._replace(left_out=told)
         told = ()
 
@@ -219,13 +219,15 @@ class _LeftOut(list[str]):
             self.append(f"line {line} ({place}): {error}")
 
 
-def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_out: _LeftOut) -> Iterator[Transcript]:
+def _read_chats(
+    path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_out: _LeftOut
+) -> Iterator[Transcript]:
     loose: list[ChatMessage | LineError] = []
     lines: list[int] = []
     number = halves = 0
     try:
         with regular_files.opened(path) as file:
-            for line, data in values(file):
+            for line, data in find_objects(file):
                 try:
                     found = find(data)
                 except LineError as error:
@@ -284,7 +286,9 @@ def _make_transcript(messages: Sequence[ChatMessage], model: str, halves: int) -
         else:
             for piece in pieces:
                 parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-                chat.grow("user", parent=chat.leaf, at=len(parent.ids) if parent is not None else 0, text=piece.text)
+                chat.grow_node(
+                    "user", parent=chat.leaf, at=len(parent.ids) if parent is not None else 0, text=piece.text
+                )
     if rest[-1].speaker == "user":
         _add_reply(chat, packed, model, _UNANSWERED)
     return Transcript(Session(model=ModelRef(model)), chat, packed, halves)
@@ -295,7 +299,7 @@ def _add_reply(
 ) -> None:
     """Add a reply with records that say no more than is known; of its thoughts, which become one token, that is the text."""
     identity = ModelIdentity(model, "", "", "", "")
-    node = chat.grow("assistant", parent=chat.leaf, at=0)
+    node = chat.grow_node("assistant", parent=chat.leaf, at=0)
     records: list[Record] = [Start(FORMAT, "", "", identity, [], False, 0, 0, 0, 0, 0, "", False), end]
     if thoughts:
         text = well_formed(thoughts) + "\n\n"

@@ -19,10 +19,10 @@ from termchat.conversation.transcripts.messages import (
     ChatMessage,
     FoundMessages,
     Speaker,
-    decoded,
+    decode_object,
     read,
     read_messages,
-    said,
+    list_messages,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
@@ -66,7 +66,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, _: Session, __: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    yield json.dumps({"messages": [_write_message(message) for message in said(conversation)]})
+    yield json.dumps({"messages": [_write_message(message) for message in list_messages(conversation)]})
 
 
 def _write_message(message: ChatMessage) -> dict[str, str]:
@@ -80,7 +80,7 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 
 def _find_messages(data: bytes) -> FoundMessages:
-    found, halves = decoded(_decode, data)
+    found, halves = decode_object(_decode, data)
     if found.messages is not None:
         return FoundMessages(read_messages(found.messages, _read_message), found.model or "", halves=halves)
     if found.mapping is not msgspec.UNSET:

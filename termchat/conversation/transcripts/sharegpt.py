@@ -21,10 +21,10 @@ from termchat.conversation.transcripts.messages import (
     ChatMessage,
     FoundMessages,
     Speaker,
-    decoded,
+    decode_object,
     read,
     read_messages,
-    said,
+    list_messages,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
@@ -70,7 +70,9 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    turns = [{"from": _NAMES[message.speaker], "value": _write_value(message)} for message in said(conversation)]
+    turns = [
+        {"from": _NAMES[message.speaker], "value": _write_value(message)} for message in list_messages(conversation)
+    ]
     yield json.dumps({"id": info.id, "conversations": turns})
 
 
@@ -84,7 +86,7 @@ def chats(path: Path) -> Iterator[Transcript]:
 
 
 def _find_messages(data: bytes) -> FoundMessages:
-    found, halves = decoded(_decode, data)
+    found, halves = decode_object(_decode, data)
     several = found.conversations if found.conversations is not None else found.conversation
     if several is None:
         return FoundMessages(read_messages([found], _read_message), whole=False, halves=halves)

@@ -42,7 +42,7 @@ class Transcript(NamedTuple):
         return (codec.to_record(blob) for blob in self.packed.get(number, ()))
 
 
-def held(node: Node, records: Iterable[Record]) -> Iterator[Record]:
+def limit_records(node: Node, records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records of a reply as far as its node holds them: a running one may have more by now, and one that lost a piece
     with a damaged file ends there.
     """

@@ -75,7 +75,7 @@ class _Trial:
             self.threads = 1 if self._cpu < _CROWDED * self._wall else self.threads
         return rows
 
-    def places(self, rows: int, count: int, threads: int = 0) -> list[Row]:
+    def decode_places(self, rows: int, count: int, threads: int = 0) -> list[Row]:
         """Return the logits after so many places, decoded in batches of so many rows."""
         decoded: list[Row] = []
         while len(decoded) < count:
@@ -107,14 +107,14 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measurement:
             trial.decode(at, min(_FIRST, cells - at))
         trial.decode(cells, 1)
         count = int(min(max((command.seconds / trial.spent - _COST) / _OF_PLACE, _LEAST), _MOST))
-        ones = trial.places(1, count, 1 if splits else 0)
+        ones = trial.decode_places(1, count, 1 if splits else 0)
         if trial.loaded > 1:
             few = 1 if trial.is_busy else _FEW
-            others = trial.places(1, few, trial.loaded if splits or trial.threads == 1 else 1)
+            others = trial.decode_places(1, few, trial.loaded if splits or trial.threads == 1 else 1)
             changes["threads"] = _largest_change(ones, others)[0]
         for size in (*_SIZES, wide):
             if size < wide or not unlike:  # else it tells no more
-                changes[f"{size} rows"], equal = _largest_change(ones, trial.places(size, count))
+                changes[f"{size} rows"], equal = _largest_change(ones, trial.decode_places(size, count))
                 unlike |= set() if equal else {size}
     except Aborted:
         raise EngineError("busy", "interrupted by another request", "measure again") from None

@@ -21,15 +21,23 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
+from termchat.decoding.beam_search import (
+    BeamStep,
+    Continuation,
+    Scored,
+    Search,
+    choose_step,
+    count_needed,
+    find_problem,
+)
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Reason, Record, SettingsRecord, Token
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.chain import Chain, NothingFits, Observer, top
+from termchat.engine.llama.chain import Chain, NothingFits, Observer, find_top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, finish
+from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, build_finished
 from termchat.engine.llama.reply_controls import Cancelled, ReplyControls
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.port import (
@@ -85,7 +93,7 @@ class BeamSearch(Running):
         assert command.group is not None
         assert command.group.beams is not None
         how = command.group.beams
-        if wrong := problem(how):
+        if wrong := find_problem(how):
             raise EngineError("settings", wrong, "change the settings of the search")
         conditions = tuple(c for c in request.conditions if isinstance(c, Length | Stop))
         request = msgspec.structs.replace(request, conditions=conditions)
@@ -112,9 +120,9 @@ class BeamSearch(Running):
         model = self.model
         self.observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
         self.exponentials = Exponentials(model.n_vocab)
-        self.enough = enough(self.how.width, len(model.end_ids))
+        self.enough = count_needed(self.how.width, len(model.end_ids))
 
-    def free(self) -> None:
+    def free_memory(self) -> None:
         for chain in self.chains:
             chain.close()
         self.controls.close()
@@ -136,10 +144,10 @@ class BeamSearch(Running):
         """Yield what answers the request, and what the search waits for in between."""
         capacity = self.lane.capacity
         yield self._make_start()
-        yield self.controls.record()
+        yield self.controls.record_settings()
         ending: Ending | None
         try:
-            yield from self.prefill()
+            yield from self.wait_prefill()
             ending = yield from self._run_search()
         except (Cancelled, Aborted):
             ending = "user", "" if self.running else "during prefill"
@@ -164,7 +172,7 @@ class BeamSearch(Running):
         while self.commands:
             command = self.commands.popleft()
             if isinstance(command, Cancel | Pause | Resume | StepOn):
-                yield from self.controls.obey(command)
+                yield from self.controls.obey_command(command)
 
     def _run_search(self) -> Generator[Event | Wait, None, Ending | None]:
         """Search; return why the beams that still run were broken off, None where they were beaten."""
@@ -175,7 +183,7 @@ class BeamSearch(Running):
             begun, rows = self._read_clock(), lane.rows
             self.endings, self.followers = {}, {}
             best = [self._find_best_tokens(beam, row) for beam, row in zip(self.running, rows, strict=True)]
-            chosen = choose([beam.total for beam in self.running], best, self.how.width, self._check_finished)
+            chosen = choose_step([beam.total for beam in self.running], best, self.how.width, self._check_finished)
             going = [*chosen.running, *chosen.finished]
             if not going:
                 return "rule", f"no token fits ({GRAMMAR})"
@@ -240,7 +248,7 @@ class BeamSearch(Running):
 
     def _find_best_tokens(self, beam: _Running, row: Row) -> list[Scored]:
         """Return the best tokens after a beam, with their logprobs."""
-        mask = beam.grammar.mask() if beam.grammar is not None else None
+        mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         if beam.grammar is not None and mask is None:
             return []
         if self.how.after_chain:
@@ -253,12 +261,12 @@ class BeamSearch(Running):
             mass = float(np.exp(logits - highest).sum())
         else:
             suppressed = self.model.suppressed
-            allowed = row if mask is None else np.where(mask.allowed(len(row)), row, np.float32(-np.inf))
-            ids = top(allowed, self.enough + len(suppressed))
+            allowed = row if mask is None else np.where(mask.unpack_allowed(len(row)), row, np.float32(-np.inf))
+            ids = find_top(allowed, self.enough + len(suppressed))
             ids = ids[np.isfinite(allowed[ids]) & ~np.isin(ids, suppressed)]
             logits = row[ids].astype(np.float64)
             highest = float(row.max())
-            mass = self.exponentials.of(row, highest)
+            mass = self.exponentials.compute_sum(row, highest)
         order = np.lexsort((ids, -logits))[: self.enough]
         logprobs = logits[order] - (highest + math.log(mass))
         return list(zip(ids[order].tolist(), logprobs.tolist(), strict=True))
@@ -280,8 +288,8 @@ class BeamSearch(Running):
                 self.endings[one] = "stop", stop.decode()
                 return True
         if beam.grammar is not None:
-            follower = self.followers[one] = beam.grammar.fork()
-            follower.take(one.id)
+            follower = self.followers[one] = beam.grammar.fork_follower()
+            follower.take_token(one.id)
             if follower.complete:
                 self.endings[one] = "end", f"nothing can follow ({GRAMMAR})"
                 return True
@@ -290,7 +298,7 @@ class BeamSearch(Running):
     def _observe_token(self, one: Continuation, row: Row) -> Token:
         """Observe a token under the settings; the search chose it, and not the dice."""
         beam = self.running[one.parent]
-        mask = beam.grammar.mask() if beam.grammar is not None else None
+        mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         step = self.request.done + self.length
         return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
 
@@ -299,7 +307,7 @@ class BeamSearch(Running):
         beams = [
             Beam(
                 place, one.parent, one.id, self.model.name(one.id), one.logprob,
-                self.search.score(one.total, self.length + 1), running <= place < kept,
+                self.search.score_beam(one.total, self.length + 1), running <= place < kept,
             )
             for place, one in enumerate([*chosen.running, *chosen.finished, *chosen.dropped])
         ]  # fmt: skip
@@ -311,7 +319,7 @@ class BeamSearch(Running):
         parents = {one.parent for one in chosen}
         for place, beam in enumerate(before):
             if place not in parents:
-                self.cells.drop(beam.sequence, free=not self.lane.rows_alone)
+                self.cells.drop_sequence(beam.sequence, free=not self.lane.rows_alone)
                 if beam.chain.remembers:
                     self.chains.remove(beam.chain)
                     beam.chain.close()
@@ -320,12 +328,12 @@ class BeamSearch(Running):
             parent = before[one.parent]
             stays = one.parent not in staying
             staying.add(one.parent)
-            sequence = parent.sequence if stays else self.cells.begin(parent.sequence)
+            sequence = parent.sequence if stays else self.cells.begin_sequence(parent.sequence)
             if not parent.chain.remembers:
                 chain = parent.chain
             elif stays:
                 chain = parent.chain
-                chain.accept(one.id)
+                chain.accept_token(one.id)
             else:
                 chain = self._make_chain(path)
             tail = self._cut_tail(parent.tail + self.model.piece(one.id))
@@ -334,10 +342,10 @@ class BeamSearch(Running):
 
     def _finish_beam(self, one: Continuation, path: tuple[Token, ...]) -> None:
         """End a beam; its cells stay as long as it is one of the best."""
-        sequence = self.cells.begin(self.running[one.parent].sequence)
-        worst = self.search.finish(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
+        sequence = self.cells.begin_sequence(self.running[one.parent].sequence)
+        worst = self.search.finish_beam(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
         if worst is not None and worst.sequence is not None:
-            self.cells.drop(worst.sequence, free=not self.lane.rows_alone)
+            self.cells.drop_sequence(worst.sequence, free=not self.lane.rows_alone)
 
     def _break_off(self, beam: _Running, ending: Ending) -> _Ended:
         reason, detail = ending
@@ -353,14 +361,16 @@ class BeamSearch(Running):
         model = self.model
         if walk and self.lane.prefill is not None:
             yield msgspec.structs.replace(self._make_start(), walk=walk)
-            yield controls.record()
+            yield controls.record_settings()
             yield msgspec.structs.replace(self.lane.prefill, walk=walk)
         (reason, detail), path, gate = ended.ending, ended.path, controls.gate
         for step, taken in enumerate(path):
-            text = gate.push(model.piece(taken.id))
+            text = gate.push_bytes(model.piece(taken.id))
             if step + 1 == len(path) and reason not in ("end", "stop", "user"):
-                text += gate.release()
-            phase = controls.thoughts.push(model.spelled(taken.id))
+                text += gate.release_text()
+            phase = controls.thoughts.push_piece(model.spell_token(taken.id))
             position = len(self.request.ids) + step
             yield complete_record(taken, model, position, text=text, settings=0, phase=phase, walk=walk)
-        yield finish(reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk)
+        yield build_finished(
+            reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk
+        )

@@ -31,7 +31,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
-    def _compiled(self, source: Path, library: Path) -> bool:
+    def _compile_library(self, source: Path, library: Path) -> bool:
         found = next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")
         compiler = shlex.split(os.environ.get("CC") or found)
         building = library.with_suffix(f".{os.getpid()}")  # never a half-written library under its own name

@@ -190,39 +190,41 @@ class Cache:
 
     def set_threads(self, threads: int) -> None:
         """Compute with so many threads from the next decode on, and batches with no more if these are fewer than loaded."""
-        self._use(threads, threads_of_batches(threads, *self.loaded))
+        self._use_threads(threads, threads_of_batches(threads, *self.loaded))
 
     def limit_threads(self, most: int) -> None:
         """Use from the next decode on at most `most` threads, where the number may be changed."""
         (threads, threads_batch), (free, free_batch) = self.loaded, self.adaptable
-        self._use(
+        self._use_threads(
             min(threads, most) if free > 1 else threads, min(threads_batch, most) if free_batch > 1 else threads_batch
         )
 
-    def _use(self, threads: int, threads_batch: int) -> None:
+    def _use_threads(self, threads: int, threads_batch: int) -> None:
         if (threads, threads_batch) != (self.threads, self.threads_batch):
             self.threads, self.threads_batch = threads, threads_batch
             LIB.llama_set_n_threads(self.pointer, threads, threads_batch)
 
-    def common(self, ids: list[int]) -> int:
+    def count_common(self, ids: list[int]) -> int:
         """Return how many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
         return count_common(self.ids, ids)
 
-    def nearest(self, ids: list[int]) -> tuple[int, int]:
+    def find_nearest(self, ids: list[int]) -> tuple[int, int]:
         """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
-        counts = {MAIN: self.common(ids)} | {number: count_common(own, ids) for number, own in self.sequences.items()}
+        counts = {MAIN: self.count_common(ids)} | {
+            number: count_common(own, ids) for number, own in self.sequences.items()
+        }
         return max(counts.items(), key=itemgetter(1))
 
-    def rewind(self, count: int) -> int:
+    def rewind_to(self, count: int) -> int:
         """Keep the first `count` cells, and drop all other sequences. Return how many are left: none when the model cannot
         rewind."""
         for sequence in list(self.sequences):
-            self.drop(sequence)
+            self.drop_sequence(sequence)
         self._heirs.clear()
         if self._used:
             LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
             self._used = 0
-        self.cut()
+        self.cut_ahead()
         if count < len(self.ids) or count == 0:
             self.current = False
             if not LIB.llama_memory_seq_rm(self.memory, MAIN, count, -1):
@@ -267,14 +269,14 @@ class Cache:
             return int(self._rounds_alike)
         return shape.threads if self._threads_count(at, shape) else 1
 
-    def prepare(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
+    def prepare_prompt(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
         """Rewind to what `ids` can reuse, and return the shapes in which the rest is to be decoded, with 0 threads where any
         number will do.
 
         `shapes`, from the first id on, are those in which cells were made, to rebuild them. They are ignored where one has more
         rows than this context's micro-batch, and their threads where these are more than `most_threads`.
         """
-        kept = self.common(ids)
+        kept = self.count_common(ids)
         if shapes and max(shape.rows for shape in shapes) <= self.batch_size:
             usable = [self._adapt_shape(shape, most_threads) for shape in shapes]
             plan = self._plan_recorded(ids, self.made_as(usable, kept), usable)
@@ -282,7 +284,7 @@ class Cache:
             plan = self._plan_usual(ids, kept)
         kept = len(ids) - sum(shape.rows for shape in plan)
         # A model that cannot rewind begins anew.
-        return plan if self.rewind(kept) == kept else self._plan_usual(ids, 0)
+        return plan if self.rewind_to(kept) == kept else self._plan_usual(ids, 0)
 
     def _adapt_shape(self, shape: Shape, most_threads: int) -> Shape:
         """Return the shape in which to decode cells again; one thread is never too many."""
@@ -306,17 +308,17 @@ class Cache:
             raise ContextFull
         before = self.threads, self.threads_batch
         if rows == 1 and shape.threads:
-            self._use(shape.threads, self.threads_batch)
+            self._use_threads(shape.threads, self.threads_batch)
         shape = Shape(rows, self.threads if rows == 1 else self.threads_batch)
         try:
             tokens = [*ids[at : at + rows - len(ahead)], *ahead]
             self._decode([MAIN] * rows, tokens, range(at, at + rows), seconds, every=bool(ahead))
         finally:
-            self._use(*before)
+            self._use_threads(*before)
         self.current = True
         if ahead:
             self._ahead_rows, self._ahead = rows, tokens
-            self.advance(tokens[0])
+            self.advance_ahead(tokens[0])
         else:
             self.ids += tokens
             self._made += [(at, shape)] * rows
@@ -342,7 +344,7 @@ class Cache:
             at = after
         return plan if at == len(ids) else [*plan, *self._plan_usual(ids, at)]
 
-    def advance(self, token: int) -> bool:
+    def advance_ahead(self, token: int) -> bool:
         """Make the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""
         if not self._ahead or self._ahead[0] != token:
             return False
@@ -353,7 +355,7 @@ class Cache:
         self.ids.append(token)
         return True
 
-    def cut(self) -> None:
+    def cut_ahead(self) -> None:
         """Free the cells of the ids ahead."""
         if self._ahead:
             self._ahead = []
@@ -378,7 +380,7 @@ class Cache:
             self._kept = None
         elif self.current and self._kept is None:
             self._kept = self._rows[self._index].copy()
-        self.cut()  # the rows of those ahead are written over
+        self.cut_ahead()  # the rows of those ahead are written over
         count = self._batch.n_tokens = len(tokens)
         self._owners[:count], self._tokens[:count], self._positions[:count] = owners, tokens, positions
         self._wanted[:count] = every
@@ -386,7 +388,7 @@ class Cache:
         self._index = -1
         self.decodes += 1
         if seconds is not None:  # only here: whoever takes the next batch may use the context in between
-            self.abort.watch(self.pointer, seconds)
+            self.abort.watch_context(self.pointer, seconds)
         try:
             if (code := LIB.llama_decode(self.pointer, self._batch)) == 0:
                 rows = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
@@ -394,7 +396,7 @@ class Cache:
                 return self._rows
         finally:
             if seconds is not None:
-                self.abort.leave(self.pointer)
+                self.abort.leave_context(self.pointer)
         for sequence, at in dict(zip(reversed(owners), reversed(positions), strict=True)).items():
             removed = LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
             if sequence == MAIN:
@@ -409,7 +411,7 @@ class Cache:
             raise ContextFull
         raise EngineError("decode", f"llama.cpp could not decode (code {code}): {last_errors()}", "")
 
-    def logits(self) -> NDArray[np.float32]:
+    def read_logits(self) -> NDArray[np.float32]:
         """Return the logits after `ids`, shape (n_vocab,): a view, which the next decode of the main sequence writes over."""
         return self._rows[self._index] if self._kept is None else self._kept
 
@@ -420,7 +422,7 @@ class Cache:
         """The number of cells left for rows of other sequences."""
         return self.capacity - len(self.ids) - self._used
 
-    def begin(self, source: int = MAIN, count: int | None = None) -> int:
+    def begin_sequence(self, source: int = MAIN, count: int | None = None) -> int:
         """Begin a new sequence, which shares the first `count` cells of another one, or all; return its number.
 
         While there are such sequences, nothing may be decoded for the main one: to rewind drops them first.
@@ -431,7 +433,7 @@ class Cache:
         number = next((i for i in range(SPARE + 1, _UNUSED) if i not in self.sequences), None)
         if number is None:
             raise EngineError("walks", f"there are {_UNUSED - SPARE - 1} sequences already, which is the most", "")
-        self.cut()
+        self.cut_ahead()
         ids, cells = (self.ids, []) if source == MAIN else (self.sequences[source], self._cells[source])
         count = len(ids) if count is None else count
         self.sequences[number] = ids[:count]
@@ -440,7 +442,7 @@ class Cache:
         LIB.llama_memory_seq_cp(self.memory, source, number, 0, count)
         return number
 
-    def drop(self, sequence: int, *, free: bool = True) -> None:
+    def drop_sequence(self, sequence: int, *, free: bool = True) -> None:
         """End a sequence and free the cells that only it has. Later decodes fill these, which changes the bits of all other
         sequences from then on. With `free` False they stay until all sequences are dropped, and so do the bits.
         """
@@ -468,7 +470,7 @@ class Cache:
             raise ContextFull
         owners, tokens = zip(*rows, strict=True)
         positions = {sequence: count(len(self.sequences[sequence])) for sequence in owners}
-        self._use(1, threads)
+        self._use_threads(1, threads)
         logits = self._decode(owners, tokens, [next(positions[sequence]) for sequence in owners], seconds, every=every)
         for number, (sequence, token) in enumerate(rows, self._newest_cell + 1):
             self.sequences[sequence].append(token)
@@ -477,7 +479,7 @@ class Cache:
         self._newest_cell, self._used = number, self._used + len(rows)
         return logits
 
-    def retract(self, sequence: int, count: int) -> None:
+    def retract_tokens(self, sequence: int, count: int) -> None:
         """Take the last tokens of a sequence, which it shares with no other, back until it has `count`. Their cells stay until
         all sequences are dropped, so that the bits of the others do, too."""
         ids = self.sequences[sequence]
@@ -486,7 +488,7 @@ class Cache:
             LIB.llama_memory_seq_rm(self.memory, sequence, count, -1)
             del ids[count:], self._cells[sequence][-surplus:]
 
-    def keep(self, sequence: int, *, alone: bool = True) -> None:
+    def keep_sequence(self, sequence: int, *, alone: bool = True) -> None:
         """Make a sequence the main one and drop all others. Its cells are saved and restored, so that they are contiguous
         from the first one on, as if it had been alone; nothing is decoded. With `alone` False, after cells of others were
         freed or a batch had too many rows, the shapes of its rows count as unknown.
@@ -501,7 +503,7 @@ class Cache:
         state = np.empty(LIB.llama_state_seq_get_size(self.pointer, sequence), np.uint8)
         data = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
         saved = LIB.llama_state_seq_get_data(self.pointer, data, len(state), sequence)
-        self.rewind(0)
+        self.rewind_to(0)
         if not saved or not LIB.llama_state_seq_set_data(self.pointer, data, saved, MAIN):
             LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
             raise EngineError("walks", f"llama.cpp could not move the reply: {last_errors()}", "it is decoded again")
@@ -509,7 +511,7 @@ class Cache:
 
     # --- the spare sequence ------------------------------------------------------------------------------------------
 
-    def peek(self, ids: list[int], seconds: float | None = None) -> NDArray[np.float32]:
+    def peek_logits(self, ids: list[int], seconds: float | None = None) -> NDArray[np.float32]:
         """Return a copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
 
         Raises:
@@ -532,7 +534,7 @@ class Cache:
         """
         if not self.model.can_rewind:
             raise EngineError("capability", "past positions cannot be inspected with this model", "")
-        end, (source, shared) = len(ids) - 1, self.nearest(ids)
+        end, (source, shared) = len(ids) - 1, self.find_nearest(ids)
         at = min(shared, row)
         LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, at)
         try:
@@ -558,11 +560,11 @@ class Cache:
         """
         LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
         before = self.threads, self.threads_batch
-        self._use(threads, threads)
+        self._use_threads(threads, threads)
         try:
             return self._decode([SPARE] * len(ids), ids, range(at, at + len(ids)), inf, every=True)
         finally:
-            self._use(*before)
+            self._use_threads(*before)
 
     def clear_aside(self) -> None:
         """Free the cells of the spare sequence."""

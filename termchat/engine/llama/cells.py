@@ -49,10 +49,10 @@ class Cells(Protocol):
     ids: list[int]
     current: bool
 
-    def logits(self) -> Row:
+    def read_logits(self) -> Row:
         """Return the logits after `ids`, shape (n_vocab,)."""
 
-    def peek(self, ids: list[int]) -> Row:
+    def peek_logits(self, ids: list[int]) -> Row:
         """Return a copy of the logits after other `ids`, shape (n_vocab,); `logits` stay as they are.
 
         Raises:

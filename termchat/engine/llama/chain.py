@@ -25,7 +25,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, Cut, draw, is_near_tie
 from termchat.decoding.records import UNKNOWN, Candidate, PackedCandidates, Stage, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stage_state import BEFORE, SUM, after, state_of
+from termchat.decoding.stage_state import BEFORE, SUM, update_state, state_of
 from termchat.decoding.stages import DICE, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers, Tails, compute_penalties
@@ -61,7 +61,7 @@ class Survivors(NamedTuple):
     lead: float | None = None
 
 
-def top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[np.int32]:
+def find_top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[np.int32]:
     """Return ids in ascending order that hold the `count` highest logits, and all that tie with or come near the last, or are
     no more than that `below` it.
 
@@ -89,7 +89,7 @@ def top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[
 def _cut_of(stage: SamplerStage, settings: SamplerSettings, place: int) -> Cut:
     """Return how a stage cuts, for near ties. Its `place` is counted from the first full stage: those before it move single
     logits, by amounts that do not depend on logits."""
-    if not stage.active(settings) or (stage.sparse and place < 0):
+    if not stage.is_active(settings) or (stage.sparse and place < 0):
         return Cut(NO_CUT)
     if stage.name == "top_k":
         return Cut(COUNT, settings.top_k)
@@ -136,7 +136,7 @@ class Chain:
         self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
         self.has_floor = has_floor(settings)
         self.cuts = tuple(_cut_of(stage, settings, place - self.hiding) for place, stage in enumerate(stages))
-        names = {stage.name for stage in stages if stage.active(settings)}
+        names = {stage.name for stage in stages if stage.is_active(settings)}
         most = max(settings.repeat_penalty, 1 / settings.repeat_penalty)
         self.stretch = 2 * most - 1 if "penalties" in names else 1.0
         self._breakers: Tails | None = None
@@ -147,18 +147,18 @@ class Chain:
             self._breakers = breakers.of(settings.dry_sequence_breakers)
         library = observe.load()
         self.samplers = NativeSamplers(library, self) if library else None
-        self._last_n = max((stage.window(settings) for stage in stages), default=0)
+        self._last_n = max((stage.find_window(settings) for stage in stages), default=0)
         self._recent: list[int] = []  # the tokens that penalties and DRY count
-        self.restart(past, state)
+        self.restart_memory(past, state)
 
-    def restart(self, past: Sequence[int], state: Mapping[str, float]) -> None:
+    def restart_memory(self, past: Sequence[int], state: Mapping[str, float]) -> None:
         """Take the memory of a new chain after these tokens, with such a `state`."""
         self.state = state_of(self.settings, state)
         if self.samplers is not None:
             self.samplers.reset()
         self._recent.clear()
         for token in past[len(past) - min(self._last_n, len(past)) :]:
-            self.accept(token)
+            self.accept_token(token)
 
     def close(self) -> None:
         if self.samplers is not None:
@@ -169,24 +169,24 @@ class Chain:
         """Whether the result depends on the tokens before."""
         return bool(self._last_n)
 
-    def accept(self, token: int) -> None:
+    def accept_token(self, token: int) -> None:
         """Count a taken token for penalties and DRY."""
         if self._last_n:
             if self.samplers is not None:
-                self.samplers.accept(token)
+                self.samplers.accept_token(token)
             self._recent.append(token)
             del self._recent[: -self._last_n]
 
-    def take(self, drawn: Token, *, forced: bool) -> None:
+    def take_token(self, drawn: Token, *, forced: bool) -> None:
         """Add the token to the reply."""
-        self.accept(drawn.id)
-        self.remember(not forced, drawn.probability, drawn.state.get(BEFORE, 0.0))
+        self.accept_token(drawn.id)
+        self.remember_draw(not forced, drawn.probability, drawn.state.get(BEFORE, 0.0))
 
-    def remember(self, taken: bool, probability: float, before: float) -> None:
+    def remember_draw(self, taken: bool, probability: float, before: float) -> None:
         """Update mirostat and adaptive_p after a draw: a token that the dice did not take changes nothing. The probabilities
         are those after the chain, and `before` its last stage."""
         if self.state and taken:
-            self.state = after(self.settings, self.state_with(before), probability)
+            self.state = update_state(self.settings, self.state_with(before), probability)
 
     def state_with(self, before: float) -> dict[str, float]:
         """Return the state of a record whose token had the probability `before` the last stage."""
@@ -197,7 +197,7 @@ class Chain:
         breakers = self._breakers
         return {} if breakers is None else compute_penalties(self.settings, breakers, self._recent)
 
-    def needs(self) -> int | None:
+    def count_needed(self) -> int | None:
         """Return how many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
         count: int = self._limit + len(self.bias) + len(set(self._recent))
         return count if self._limit and count * _PRESELECT_LIMIT <= self.n_vocab else None
@@ -205,14 +205,14 @@ class Chain:
     def looks_at(self) -> int | None:
         """Return how many of the highest raw logits native code begins with: those, or some of which one cannot move, under
         which it finds the floor of the first cut; None if it cannot tell what the chain may leave."""
-        return 1 + len(set(self.moving)) if self.has_floor else self.needs()
+        return 1 + len(set(self.moving)) if self.has_floor else self.count_needed()
 
     @property
     def moving(self) -> list[int]:
         """The ids whose logits sparse stages may change, some of them several times."""
         return [*self.bias, *self._recent]
 
-    def apply(
+    def apply_stages(
         self,
         logits: NDArray[np.float32],
         near: NDArray[np.int32] | None,
@@ -239,12 +239,12 @@ class Chain:
             else Surviving(near, logits[near])
         )
         penalties = self.compute_dry_penalties()
-        at = Situation(self._recent, dice.chance(seed, step), self.state, penalties, self.n_vocab, self.bias)
+        at = Situation(self._recent, dice.draw_chance(seed, step), self.state, penalties, self.n_vocab, self.bias)
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive, hidden, masked = len(row.ids), total - len(row.ids), False
         highest = 0.0 if mass is None else float(logits.max())
-        unseen = max(mass - _weigh(row, highest), 0.0) if mass is not None and hidden else 0.0  # of what is left out
+        unseen = max(mass - _sum_mass(row, highest), 0.0) if mass is not None and hidden else 0.0  # of what is left out
         weight: float | None = None  # of all; None where logits changed since it was weighed
         base: Surviving | None = None
         lead: float | None = None
@@ -274,10 +274,10 @@ class Chain:
                     if weight is None:
                         new = float(given.logits.max())
                         unseen *= math.exp(min(highest - new, 700.0)) if unseen else 0.0
-                        highest, weight = new, _weigh(given, new) + unseen
+                        highest, weight = new, _sum_mass(given, new) + unseen
                     unseen = unseen if hidden else 0.0
-                    kept = given.keep(np.isin(given.ids, left.ids)) if stage.moves else left
-                    whole, weight = weight, _weigh(kept, highest) + unseen
+                    kept = given.keep_only(np.isin(given.ids, left.ids)) if stage.moves else left
+                    whole, weight = weight, _sum_mass(kept, highest) + unseen
                     share = min(weight / whole, 1.0)
             if stage.moves:
                 weight = None
@@ -286,7 +286,7 @@ class Chain:
             before = np.zeros(len(row.ids), np.float32)
         if alive != len(row.ids):
             finite = np.isfinite(row.logits)
-            row, before = row.keep(finite), before[finite]
+            row, before = row.keep_only(finite), before[finite]
         return Survivors(*row, stages, removed, before, row if base is None else base, lead)
 
     def run(
@@ -308,11 +308,13 @@ class Chain:
         Raises:
             NothingFits: no token that the mask allows has a finite logit.
         """
-        needs = self.needs()
-        near = None if needs is None else top(logits, needs) if near is None else near
+        needs = self.count_needed()
+        near = None if needs is None else find_top(logits, needs) if near is None else near
         if mask is None:
-            return self.apply(logits, near, watched, seed, step, None if log_mass is None else math.exp(log_mass))
-        is_allowed = mask.allowed(len(logits))
+            return self.apply_stages(
+                logits, near, watched, seed, step, None if log_mass is None else math.exp(log_mass)
+            )
+        is_allowed = mask.unpack_allowed(len(logits))
         allowed = is_allowed.nonzero()[0].astype(np.int32)
         best, highest = float(logits[allowed].max(initial=-np.inf)), float(logits.max())
         if not math.isfinite(best):
@@ -322,7 +324,7 @@ class Chain:
         kept = min(math.exp(math.log(mass) + best - scale), 1.0)
         off = dict.fromkeys((i for i in watched if not is_allowed[i]), GRAMMAR)
         if mask.after_chain:
-            left = self.apply(logits, near, watched, seed, step, math.exp(scale - highest))
+            left = self.apply_stages(logits, near, watched, seed, step, math.exp(scale - highest))
             stays = is_allowed[left.ids] & np.isfinite(left.logits)
             if stays.any():
                 weights = np.exp(left.logits.astype(np.float64) - float(left.logits.max()))
@@ -335,15 +337,15 @@ class Chain:
                     before=left.before[stays],
                 )
         masked = np.where(is_allowed, logits, np.float32(-np.inf))
-        near = None if needs is None or needs >= len(allowed) else top(masked, needs)
-        left = self.apply(masked, near, watched, seed, step, mass, allowed)
+        near = None if needs is None or needs >= len(allowed) else find_top(masked, needs)
+        left = self.apply_stages(masked, near, watched, seed, step, mass, allowed)
         if not len(left.ids):
             raise NothingFits
         left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
         return left._replace(removed=left.removed | off)
 
 
-def _weigh(row: Surviving, highest: float) -> float:
+def _sum_mass(row: Surviving, highest: float) -> float:
     """Return the mass of a row in which the `highest` logit weighs 1."""
     return float(np.exp(row.logits.astype(np.float64) - highest).sum())
 
@@ -456,7 +458,7 @@ class Observer:
         if chain is not self._chain:
             self._use_chain(chain, chain.samplers)
         if chain.samplers.changes:
-            chain.samplers.prepare_step(dice.chance(seed, number), chain.state, chain.compute_dry_penalties())
+            chain.samplers.prepare_step(dice.draw_chance(seed, number), chain.state, chain.compute_dry_penalties())
         if mask is not self._mask:
             self._use_mask(mask)
         if moving:
@@ -488,7 +490,7 @@ class Observer:
         step, packing = ctypes.byref(self._step), ctypes.byref(self._packing)
         while (length := self._library.termchat_pack(step, packing)) <= 0:
             if length:
-                self._names.point(self._step.ids[-1 - length])
+                self._names.point_label(self._step.ids[-1 - length])
             else:
                 self._make_room(2 * len(self._out))
         return ctypes.string_at(self._out, length)
@@ -539,8 +541,8 @@ class Observer:
         mask: Mask | None,
         change: float | None,
     ) -> Token:
-        needs = chain.needs()
-        near = top(logits, max(self._count, needs or 1))
+        needs = chain.count_needed()
+        near = find_top(logits, max(self._count, needs or 1))
         values = logits[near]
         order = (-values).argsort(kind="stable")
         leaders = near[order[: self._count]]
@@ -554,11 +556,11 @@ class Observer:
         margin = None if forced is not None else left.lead if margin is None else margin
         near_tie: bool | None = None if change is None else False
         if change and forced is None:
-            allowed = np.ones(len(logits), np.bool_) if mask is None else mask.allowed(len(logits))
+            allowed = np.ones(len(logits), np.bool_) if mask is None else mask.unpack_allowed(len(logits))
             base = left.base
             if needs is not None:  # what was left out of the array could come in
                 row = logits if mask is None or mask.after_chain else np.where(allowed, logits, np.float32(-np.inf))
-                more = np.setdiff1d(top(row, needs + 1, change), base.ids, assume_unique=True)
+                more = np.setdiff1d(find_top(row, needs + 1, change), base.ids, assume_unique=True)
                 base = Surviving(np.concatenate((base.ids, more)), np.concatenate((base.logits, row[more])))
             near_tie = is_near_tie(base, won, margin, chain.cuts, change, seed, step, allowed)
         chosen = won if forced is None else forced
@@ -585,7 +587,7 @@ class Observer:
 
     def _measure_row(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
         """Return the model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""
-        mass = self._exponentials.of(logits, highest)
+        mass = self._exponentials.compute_sum(logits, highest)
         raw = self._exponentials.weights
         shifted = np.subtract(logits, np.float32(highest), out=self._shifted)
         log_mass = math.log(mass)

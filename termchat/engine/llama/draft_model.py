@@ -27,7 +27,7 @@ from termchat.decoding.drafting import (
     Times,
     Verified,
     explain_cost,
-    gain,
+    compute_gains,
     gain_at_best,
     how_many,
 )
@@ -135,17 +135,17 @@ class DraftModel:
                 raise EngineError("draft", f"{self.by} {_CANNOT_CUT}")
             if why := describe_difference(self.target, self.model):
                 raise EngineError("draft", f"{self.by} has another vocabulary: {why}")
-            self.measure(target)
+            self.measure_cost(target)
         except EngineError as error:
             self.close()
             raise EngineError("draft", error.message, "choose another draft model") from None
 
     def close(self) -> None:
-        self.end()
+        self.end_reply()
         self.cache.close()
         self.model.close()
 
-    def info(self, times: BatchTimes) -> DraftInfo:
+    def build_info(self, times: BatchTimes) -> DraftInfo:
         model, spec = self.model, self.model.spec
         return DraftInfo(
             name=self.by,
@@ -164,14 +164,18 @@ class DraftModel:
     def why_not(self, times: BatchTimes) -> str:
         """Say why it cannot pay, whatever is accepted; "" if it can, or if that is unknown."""
         known = times.measured and self.measured
-        return explain_cost(self.by, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
+        return (
+            explain_cost(self.by, self.each, times.read_cost)
+            if known and gain_at_best(times.read_cost, self.each) < WORTH
+            else ""
+        )
 
     @property
     def each(self) -> float:
         """What a drafted token costs of late, in rows of the target."""
         return median(self._costs) / median(self.rows_us) if self._costs and self.rows_us else self.cost
 
-    def measure(self, target: Cache) -> None:
+    def measure_cost(self, target: Cache) -> None:
         """Set `cost` to the cost of a row in rows of the target: the best of a few of each, in turns.
 
         Raises:
@@ -182,7 +186,7 @@ class DraftModel:
         for _ in range(_PROBES):
             for number, cache in enumerate((self.cache, target)):
                 since = perf_counter()
-                cache.peek([0])
+                cache.peek_logits([0])
                 best[number] = min(best[number], perf_counter() - since)
         had, wanted = process_time() - cpu, (perf_counter() - begun) * min(target.threads, self.cache.threads)
         self.measured = had > _BUSY * wanted or bool(target.model.gpu_layers or self.model.gpu_layers)
@@ -194,9 +198,9 @@ class DraftModel:
         """Count the microseconds of a drafted token, with the draw."""
         self._costs.append(us)
 
-    def reading(self, ids: list[int]) -> float:
+    def cost_reading(self, ids: list[int]) -> float:
         """Estimate the cost of reading the missing `ids`, beyond those that each draft reads."""
-        missing = len(ids) - self.cache.common(ids) - _USUAL
+        missing = len(ids) - self.cache.count_common(ids) - _USUAL
         each = (
             median(self._readings) / median(self.rows_us) if self._readings and self.rows_us else _READING * self.each
         )
@@ -204,9 +208,9 @@ class DraftModel:
 
     # --- its drafts for one reply ----------------------------------------------------------------------------------------
 
-    def begin(self, reply: ReplyControls, seed: int, begin: int, ids: list[int]) -> None:
+    def begin_reply(self, reply: ReplyControls, seed: int, begin: int, ids: list[int]) -> None:
         """Draft for another reply from now on; it begins at `begin` among its `ids`."""
-        self.end()
+        self.end_reply()
         self._reply, self._seed, self._begin, self._ids = reply, seed, begin, ids
         self._at = self._seen = len(ids)
         self._drafted.clear()
@@ -215,7 +219,7 @@ class DraftModel:
         self._never = ""
         self._rested, self._first, self._tried = self.judge.rests, 0, 0
 
-    def end(self) -> None:
+    def end_reply(self) -> None:
         """Free the chain of the reply."""
         if self._chain is not None:
             self._chain.close()
@@ -225,15 +229,15 @@ class DraftModel:
     def why(self) -> str:
         return self._never or self.judge.why
 
-    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+    def learn_round(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         """Count the outcome of the last decode: its cost, and which drafted tokens were right."""
-        judge, since, cost = self.judge, len(ids) - self._seen, times.of(last.rows)
+        judge, since, cost = self.judge, len(ids) - self._seen, times.read_cost(last.rows)
         if last.rows == 1 or times.measured:
             self.rows_us.append(last.us / cost)
         if self._never:
             self.idle += since
             if self.idle >= _PATIENCE:  # other programs may have disturbed the last measurement
-                self.measure(self._target)
+                self.measure_cost(self._target)
 
         def even() -> float | None:
             return times.breaks_even(most, self.each) if self.measured else None
@@ -250,18 +254,18 @@ class DraftModel:
             if not right[-1]:
                 break
         if last.drafted:
-            judge.round(last.drafted, last.accepted, cost + spent, even)
+            judge.count_round(last.drafted, last.accepted, cost + spent, even)
         elif right:
             self._looks.append((right[0], spent))
             if len(self._looks) == _LOOKS:  # it only looked how sure it is: a round that cost its tokens and the looks
                 rights, costs = map(sum, zip(*self._looks, strict=True))
-                judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
+                judge.count_round(_LOOKS, int(rights), 1 + rights + costs, even)
                 self._looks.clear()
         else:
             for _ in range(since):
-                judge.plain(even)
+                judge.count_plain(even)
 
-    def expects(self, most: int, times: BatchTimes) -> float:
+    def expect_speedup(self, most: int, times: BatchTimes) -> float:
         """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
         each = self.each
         why_not = "" if self.always else self.why_not(times)
@@ -271,30 +275,30 @@ class DraftModel:
         if self._never or rests:
             return 0.0
         if self.credit is None:
-            self.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
-        reading = self.reading(self._ids[self._first :])
+            self.credit = max(_STAKE * (1 - 1 / max(compute_gains([_USUALLY] * most, times.read_cost, each))), 0.0)
+        reading = self.cost_reading(self._ids[self._first :])
         self._rested = self._rested or reading + each > self._risk
-        if self._rested and self.reading(self._ids[-_WINDOW:]) + each > self._risk:
+        if self._rested and self.cost_reading(self._ids[-_WINDOW:]) + each > self._risk:
             return 0.0
-        return max(gain([self.leads.mean] * most, lambda rows: times.of(rows) + reading, each))
+        return max(compute_gains([self.leads.mean] * most, lambda rows: times.read_cost(rows) + reading, each))
 
     @property
     def _risk(self) -> float:
         """The rows that it may lose."""
         return self.credit or 0.0 if self.limited and not self.always else inf
 
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+    def propose_ids(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
         """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
         cache = self.cache
         if self._rested:
             self._tried = 0
-            self._first = len(ids) - _WINDOW if len(ids) - cache.common(ids) > _WINDOW else 0
-        elif self._tried > Judge.TOKENS and self.reading(ids) <= self._risk:
+            self._first = len(ids) - _WINDOW if len(ids) - cache.count_common(ids) > _WINDOW else 0
+        elif self._tried > Judge.TOKENS and self.cost_reading(ids) <= self._risk:
             self._first = 0
         self._rested = False
         self._tried += 1
         path = ids[self._first :]
-        begun, self._read = perf_counter(), self.reading(path)
+        begun, self._read = perf_counter(), self.cost_reading(path)
         missing = self.read(path, self._target.threads)
         if missing > cache.batch_size:
             self._read *= cache.batch_size / missing
@@ -308,27 +312,29 @@ class DraftModel:
                 self.add_cost((now - begun) * 1e6)
             begun = now
             drafted.append((drawn.id, compute_lead(drawn.id, drawn.candidates)))
-            rates.append(self.leads.rate(drafted[-1][1]))
+            rates.append(self.leads.read_rate(drafted[-1][1]))
             if drawn.id in self._ends or len(drafted) == most:
                 break
-            if not self.always and not should_go_on(rates, self.leads.mean, most, times.of, self.each):
+            if not self.always and not should_go_on(rates, self.leads.mean, most, times.read_cost, self.each):
                 break
             if len(drafted) * self.each >= self._risk:
                 break
-            chain.take(drawn, forced=False)
+            chain.take_token(drawn, forced=False)
             if constraint is not None:
-                constraint.take(drawn.id)
+                constraint.take_token(drawn.id)
             path.append(drawn.id)
             cache.read(path, Shape(1))
         self._drafted, self._at = drafted, len(ids)
         self._spent = self.each * (min(missing, _USUAL) + len(drafted) - 1)
-        return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
+        return [
+            token for token, _ in drafted[: most if self.always else how_many(rates, times.read_cost, risk=self._risk)]
+        ]
 
     def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Token | None:
         """Draw the token behind so many ids; None if the constraint allows none."""
-        row = self.cache.logits()
+        row = self.cache.read_logits()
         row = row if len(row) == self.n_vocab else row[: self.n_vocab]
-        mask = constraint.mask() if constraint is not None else None
+        mask = constraint.wait_mask() if constraint is not None else None
         try:
             return self._observer.draw(row, chain, self._seed, length - self._begin, mask=mask)
         except NothingFits:
@@ -338,9 +344,9 @@ class DraftModel:
         """Return a chain like the reply's, drawing from few ids."""
         samplers, target, chain = draw_from_few(self._reply.samplers), self.target, self._chain
         if chain is not None and chain.settings == samplers:
-            chain.restart(ids, self._reply.state)
+            chain.restart_memory(ids, self._reply.state)
             return chain
-        self.end()
+        self.end_reply()
         bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.n_vocab}
         self._chain = Chain(samplers, self.n_vocab, ids, state=self._reply.state, breakers=target.breakers, bias=bias)
         return self._chain
@@ -356,7 +362,7 @@ class DraftModel:
         cache = self.cache
         if self._follows_threads:
             cache.set_threads(threads)
-        missing = len(ids) - cache.rewind(cache.common(ids))
+        missing = len(ids) - cache.rewind_to(cache.count_common(ids))
         count, begun = min(missing, cache.batch_size), perf_counter()
         cache.read(ids, Shape(count))
         if missing > _USUAL:
@@ -414,5 +420,5 @@ def should_go_on(rates: Sequence[float], mean: float, most: int, times: Times, e
     def cost(rows: int) -> float:
         return times(rows) + max(rows - 1, len(rates)) * each
 
-    speedups = [1 / cost(1), *gain([*rates, *[mean] * (most - len(rates))], cost)]
+    speedups = [1 / cost(1), *compute_gains([*rates, *[mean] * (most - len(rates))], cost)]
     return speedups.index(max(speedups)) > len(rates)

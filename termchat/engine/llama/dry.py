@@ -37,7 +37,7 @@ class Breakers:
 
     def __init__(self, spell_all: Callable[[], list[bytes]], tokenize: Callable[[str], list[int]]) -> None:
         self._spell_all, self._tokenize = spell_all, tokenize
-        self.of = lru_cache(8)(self._of)
+        self.of = lru_cache(8)(self._group_texts)
 
     @cached_property
     def _words(self) -> list[bytes]:
@@ -46,7 +46,7 @@ class Breakers:
         prefixed = bool(begin) and words[begin[0]].startswith(b" ")
         return [word.removeprefix(b" ") for word in words] if prefixed else words
 
-    def _of(self, texts: tuple[str, ...]) -> Tails:
+    def _group_texts(self, texts: tuple[str, ...]) -> Tails:
         tails_of: dict[int, list[list[int]]] = {}
         joined, ends = b"".join(self._words), list(accumulate(map(len, self._words)))
         for text in texts:
@@ -83,7 +83,7 @@ def compute_penalties(settings: SamplerSettings, breakers: Tails, past: Sequence
     base = float(np.float32(settings.dry_base))
     most = int(_LARGEST_LOG / np.float32(math.log(base))) if base > 1.000001 else 0
     penalties: dict[int, float] = {}
-    lengths = _repeated(np.array(recent, np.int32), min(limit, allowed + most) if most else limit)
+    lengths = _count_repeated(np.array(recent, np.int32), min(limit, allowed + most) if most else limit)
     for at in (lengths >= allowed).nonzero()[0].tolist():
         token = recent[at + 1]
         if [] not in breakers.get(token, ()):
@@ -105,7 +105,7 @@ def _count_since_breaker(recent: list[int], breakers: Tails) -> int:
     return len(recent)
 
 
-def _repeated(ids: NDArray[np.int32], limit: int) -> NDArray[np.int64]:
+def _count_repeated(ids: NDArray[np.int32], limit: int) -> NDArray[np.int64]:
     """For each id but the last, how many up to it, at most `limit`, are those at the end: shape (n - 1,)."""
     last = len(ids) - 1
     lengths = np.zeros(last, np.int64)

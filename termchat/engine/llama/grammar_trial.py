@@ -27,7 +27,7 @@ class Trial:
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 
-    def compile(self, grammar: str) -> tuple[str, list[str], float]:
+    def compile_grammar(self, grammar: str) -> tuple[str, list[str], float]:
         """Compile a grammar; return its fault ("": none), warnings, and the milliseconds it took."""
         if self._process is None:
             self._process = subprocess.Popen(
@@ -80,7 +80,7 @@ def greedy_tokenizer(tokens: Sequence[bytes], end_ids: list[int]) -> Any:
     return LLTokenizer(TokenizerWrapper(Greedy()), eos_token=end_ids)
 
 
-def limits() -> Any:
+def build_limits() -> Any:
     """What a matcher may take: llguidance's own limits, but 50 milliseconds a mask and not 3 for ambiguous grammars."""
     from llguidance import LLParserLimits
 
@@ -92,11 +92,11 @@ def main() -> None:
     from llguidance import LLMatcher
 
     tokenizer = byte_tokenizer()
-    with sandbox.memory(BYTES):
+    with sandbox.limit_memory(BYTES):
         for line in sys.stdin:
             with sandbox.last_resort(float(sys.argv[1])):
                 begun = perf_counter()
-                matcher = LLMatcher(tokenizer, json.loads(line), log_level=0, limits=limits())
+                matcher = LLMatcher(tokenizer, json.loads(line), log_level=0, limits=build_limits())
                 matcher.compute_bitmask()
                 answer = (matcher.get_error(), matcher.get_grammar_warnings(), (perf_counter() - begun) * 1e3)
             print(json.dumps(answer), flush=True)

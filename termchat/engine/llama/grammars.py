@@ -24,7 +24,7 @@ import numpy as np
 from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.constraint_check import byte_tokenizer, grammar_of
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, limits
+from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, build_limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -71,13 +71,13 @@ class Grammars:
     def check(self, constraint: Constraint) -> Checked:
         """Check whether a constraint can be used."""
         try:
-            error, warnings, _ = self._trial.compile(grammar_of(constraint))
-            ms = None if error else self.compile(constraint)
+            error, warnings, _ = self._trial.compile_grammar(grammar_of(constraint))
+            ms = None if error else self.compile_constraint(constraint)
         except TextError as refusal:
             return Checked(str(refusal))
         return Checked(_clean(error), ms or 0.0, [_clean(warning) for warning in warnings])
 
-    def compile(self, constraint: Constraint) -> float | None:
+    def compile_constraint(self, constraint: Constraint) -> float | None:
         """Compile a constraint; return how many milliseconds that took, None where it had been done.
 
         Raises:
@@ -88,14 +88,14 @@ class Grammars:
             self._compiled[key] = self._compiled.pop(key)
             return None
         grammar = grammar_of(constraint)
-        error, _, _ = self._trial.compile(grammar)
+        error, _, _ = self._trial.compile_grammar(grammar)
         if error:
             raise TextError(_clean(error))
         from llguidance import LLMatcher
 
         tokenizer = self._tokenizer = self._tokenizer or self._build_tokenizer()
         begun = perf_counter()
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=build_limits())
         if matcher.is_error():
             raise TextError(_clean(matcher.get_error()))
         self._check_spelling(constraint, matcher)
@@ -122,31 +122,31 @@ class Grammars:
                 shown = (json.dumps(one.decode("utf-8", "replace"), ensure_ascii=False) for one in (text, written))
                 raise TextError("this model cannot write {}: its tokens for it are {}".format(*shown))
 
-    def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
+    def follow_ids(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
         """Return a follower that has consumed these ids.
 
         Raises:
             EngineError: of kind "constraint": it cannot be used.
         """
         try:
-            ms = self.compile(constraint)
+            ms = self.compile_constraint(constraint)
         except TextError as error:
             raise EngineError("constraint", f"the constraint cannot be used: {error}", "") from None
         matcher = self._compiled[constraint.kind, constraint.text].deep_copy()
         return Follower(self, matcher, constraint, ids, ms)
 
-    def misfit(self, constraint: Constraint, ids: Sequence[int], token: int) -> Misfit | None:
+    def find_misfit(self, constraint: Constraint, ids: Sequence[int], token: int) -> Misfit | None:
         """Return why the constraint does not allow a token after these ids, which match it; None if it does.
 
         Raises:
             EngineError: the constraint cannot be used.
         """
-        if self.follow(constraint, ids).allows(token):
+        if self.follow_ids(constraint, ids).allows_token(token):
             return None
         from llguidance import LLMatcher
 
         # Its tokens are the bytes, by their numbers, and one that ends.
-        matcher = LLMatcher(byte_tokenizer(), grammar_of(constraint), log_level=0, limits=limits())
+        matcher = LLMatcher(byte_tokenizer(), grammar_of(constraint), log_level=0, limits=build_limits())
         matcher.consume_tokens(list(b"".join(map(self.piece, ids))))
         data = b"" if self._is_control(token) else self.piece(token)
         fits = matcher.try_consume_tokens(list(data))
@@ -154,7 +154,7 @@ class Grammars:
         return Misfit(
             at=fits,
             byte=data[fits] if fits < len(data) else None,
-            allowed=bytes(np.flatnonzero(Mask(bits, after_chain=False).allowed(256)).tolist()),
+            allowed=bytes(np.flatnonzero(Mask(bits, after_chain=False).unpack_allowed(256)).tolist()),
             forced=matcher.compute_ff_bytes(),
             may_end=matcher.is_accepting(),
         )
@@ -206,7 +206,7 @@ class Follower:
         elif taken < len(ids):
             self.problem = self._explain(ids[taken])
 
-    def fork(self) -> Follower:
+    def fork_follower(self) -> Follower:
         """Return another follower, for a reply that is the same until now."""
         self._wait_for_mask()
         made = copy(self)
@@ -214,15 +214,15 @@ class Follower:
         made._mask = self._mask._replace(bits=made._bits)
         return made
 
-    def allows(self, token: int) -> bool:
+    def allows_token(self, token: int) -> bool:
         self._wait_for_mask()
         return bool(self._matcher.validate_tokens([token]))
 
-    def take(self, token: int) -> None:
+    def take_token(self, token: int) -> None:
         """Take a token of the reply. One that does not fit is a problem, and ends nothing."""
         if self.problem:
             return
-        if self.allows(token):
+        if self.allows_token(token):
             self._matcher.consume_token(token)
             self._known = False
             self._check_state()
@@ -240,12 +240,12 @@ class Follower:
         self._wait_for_mask()
         return not self.problem and bool(self._matcher.is_accepting())
 
-    def begin(self) -> None:
+    def begin_mask(self) -> None:
         """Compute the mask for the next token beside the decode, if that is likely to take long."""
         if self._took > _LONG and not self.problem and not self._known and self._running is None:
             self._running = self._grammars.thread.submit(self._compute_mask)
 
-    def mask(self) -> Mask | None:
+    def wait_mask(self) -> Mask | None:
         """Return the mask for the next token; None if the follower has a problem."""
         self._wait_for_mask()
         if not self.problem and not self._known:

@@ -50,46 +50,46 @@ class CacheLane(Lane):
             self._cache.set_threads(threads)
         return self._main is not None
 
-    def row(self, reply: Reply, chain: Chain) -> Row:
+    def find_row(self, reply: Reply, chain: Chain) -> Row:
         return self._row if self._main is None else self._main()
 
-    def begin(self, source: int, count: int) -> None:
+    def begin_sequence(self, source: int, count: int) -> None:
         """Take a sequence that shares the first cells of another one."""
-        self.sequence, self.shared = self._cache.begin(source, count), count
+        self.sequence, self.shared = self._cache.begin_sequence(source, count), count
         self.own = self._cache.sequences[self.sequence]
 
-    def take(self, rows: NDArray[np.float32], decode_us: int) -> None:
+    def take_rows(self, rows: NDArray[np.float32], decode_us: int) -> None:
         """Store the row after the newest token, and those after its drafts: views, valid until the next decode."""
         self.rows, self._row, self.decode_us = rows, rows[0], decode_us
         self._decodes = self._cache.decodes
 
-    def accept(self, token: int) -> bool:
+    def accept_token(self, token: int) -> bool:
         """Return whether the token was drafted, so that the row after it is at hand."""
         drafts, cache = self.drafts, self._cache
         if not drafts.begun or (self._main is None and self._decodes != cache.decodes):
             return False
-        if self._main is not None and not cache.advance(token):
+        if self._main is not None and not cache.advance_ahead(token):
             return False
-        if (ahead := drafts.advance(token)) is None:
+        if (ahead := drafts.advance_row(token)) is None:
             return False
         if self._main is None:
             self._row = self.rows[ahead]
         self.decode_us = 0
         return True
 
-    def hold(self, controls: ReplyControls) -> None:
+    def hold_row(self, controls: ReplyControls) -> None:
         if self._main is None:
-            self.drafts.cut()
+            self.drafts.cut_ahead()
             self._row = self._row.copy()
 
-    def settle(self, count: int) -> None:
+    def settle_drafts(self, count: int) -> None:
         """Take back the cells of drafts that were not drawn: all but those of the first `count` ids."""
         if self.own is not None and self._cache.sequences.get(self.sequence) is self.own and not self.wanted:
-            self._cache.retract(self.sequence, max(count, self.shared))
+            self._cache.retract_tokens(self.sequence, max(count, self.shared))
 
     def close(self, count: int) -> None:
-        self.settle(count - 1)
-        self.drafts.end()
+        self.settle_drafts(count - 1)
+        self.drafts.end_reply()
         if self._main is not None and self.drafts.begun:
-            self._cache.cut()
+            self._cache.cut_ahead()
         self._row, self.rows = np.empty(0, np.float32), np.empty((0, 0), np.float32)

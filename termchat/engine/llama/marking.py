@@ -17,13 +17,13 @@ _ALIKE = 5
 _PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
 
 
-def unused(texts: Iterable[str]) -> str:
+def find_unused(texts: Iterable[str]) -> str:
     """Return a private-use character that no text has, nor the one that follows it."""
     used = set().union(*texts)
     return next(chr(c) for c in chain(*_PRIVATE) if not {chr(c), chr(c + 1)} & used)
 
 
-def broken(text: str, names: re.Pattern[str], mark: str) -> str:
+def break_names(text: str, names: re.Pattern[str], mark: str) -> str:
     """Put the mark inside every name of a text."""
     # Breaking one name may leave another (a name inside or across a name), but none that begins before it.
     parts, at = [], 0
@@ -39,14 +39,14 @@ class MarkedMessages:
     def __init__(
         self, messages: Sequence[Message], names: re.Pattern[str] | None, replies: Mapping[int, Sequence[int]]
     ) -> None:
-        self.mark = unused(message.content + message.thinking for message in messages)
+        self.mark = find_unused(message.content + message.thinking for message in messages)
         border = chr(ord(self.mark) + 1)
         self._border, self._bordered = border, re.compile(f"{border}([0-9]{{1,9}}){border}([^{border}]*){border}")
         self._contents: dict[int, str] = {}
         self.messages: list[Message] = []
         for number, message in enumerate(messages):
             content, thinking = (
-                broken(text, names, self.mark) if names is not None else text
+                break_names(text, names, self.mark) if names is not None else text
                 for text in (message.content, message.thinking)
             )
             if number in replies:
@@ -54,7 +54,7 @@ class MarkedMessages:
                 content = f"{border}{number}{border}{content}{border}"
             self.messages.append(msgspec.structs.replace(message, content=content, thinking=thinking))
 
-    def parts(self, text: str) -> list[str | int]:
+    def cut_parts(self, text: str) -> list[str | int]:
         """Cut a rendered text where replies stand unchanged: text, the number of a reply, text, … text."""
         parts: list[str | int] = []
         at = 0
@@ -64,7 +64,7 @@ class MarkedMessages:
                 at = match.end()
         return [*parts, text[at:]]
 
-    def lost(self, parts: Iterable[str | int]) -> set[int]:
+    def find_lost(self, parts: Iterable[str | int]) -> set[int]:
         """Return the replies that the template left out, repeated, or changed: their borders must not be there."""
         numbers = [part for part in parts if isinstance(part, int)]
         lost = {number for number in self._contents if numbers.count(number) != 1}

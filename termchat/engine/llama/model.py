@@ -15,9 +15,9 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
-from termchat.engine.llama.native import LIB, last_errors, placements, version
+from termchat.engine.llama.native import LIB, last_errors, take_placements, read_version
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.offload import offloaded, offloading
+from termchat.engine.llama.offload import count_offloaded, list_offloading
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -48,10 +48,10 @@ class Model(Vocabulary):
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None] | None = None) -> None:
         super().__init__()
-        self.spec, self.build = spec, version()
+        self.spec, self.build = spec, read_version()
         params = LIB.llama_model_default_params()
         # A build with RPC could offload, and has nothing to offload to while no server is given.
-        self.offloads = bool(LIB.llama_supports_gpu_offload()) and bool(offloading())
+        self.offloads = bool(LIB.llama_supports_gpu_offload()) and bool(list_offloading())
         wanted = _EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
         params.n_gpu_layers = wanted if self.offloads else 0
         params.load_mode = getattr(LIB, _LOAD_MODES[spec.mmap, spec.mlock])
@@ -68,7 +68,7 @@ class Model(Vocabulary):
         # AMX's kernels end the process in virtual machines that announce AMX and do not carry it (a fault at ldtilecfg).
         params.use_extra_bufts = b"AMX_INT8 = 1" not in LIB.llama_print_system_info()
         last_errors()
-        placements()
+        take_placements()
         self.pointer: Any = LIB.llama_model_load_from_file(spec.path_bytes or os.fsencode(spec.path), params)
         if not self.pointer:
             why = last_errors() or "llama.cpp gave no reason"
@@ -78,8 +78,8 @@ class Model(Vocabulary):
         self.vocab: Any = LIB.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(LIB.llama_vocab_n_tokens(self.vocab))
         self.layers = int(LIB.llama_model_n_layer(self.pointer))
-        log = placements()
-        on_devices = offloaded(log)
+        log = take_placements()
+        on_devices = count_offloaded(log)
         self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if on_devices is None else on_devices
         self.locked = spec.mlock and not any("failed to" in line for line in log)
         self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
@@ -103,7 +103,7 @@ class Model(Vocabulary):
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
-        self.names = Labels(self.n_vocab, self._label)
+        self.names = Labels(self.n_vocab, self._find_label)
         self.breakers = Breakers(self.spell_all, partial(self.tokenize, special=False))
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Model(Vocabulary):
         piece = partial(self._to_piece, special=True)
         return Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
 
-    def metadata(self, key: str) -> str | None:
+    def read_metadata(self, key: str) -> str | None:
         size = 1024
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -141,11 +141,11 @@ class Model(Vocabulary):
         LIB.llama_model_desc(self.pointer, buffer, 256)
         return buffer.value.decode("utf-8", "replace")
 
-    def attributes(self, token: int) -> int:
+    def read_attributes(self, token: int) -> int:
         return int(LIB.llama_vocab_get_attr(self.vocab, token))
 
     def is_control(self, token: int) -> bool:
-        return bool(self.attributes(token) & (CONTROL | UNKNOWN))
+        return bool(self.read_attributes(token) & (CONTROL | UNKNOWN))
 
     def piece(self, token: int) -> bytes:
         piece = self._pieces.get(token)
@@ -172,7 +172,7 @@ class Model(Vocabulary):
                 return self._buffer.raw[:written]
             self._buffer = ctypes.create_string_buffer(-written)
 
-    def _label(self, token: int) -> str:
+    def _find_label(self, token: int) -> str:
         # A token that is unused in training has no piece, but a name.
         label = self._to_piece(token, special=True) or LIB.llama_vocab_get_text(self.vocab, token)
         return str(label.decode("utf-8", "replace"))

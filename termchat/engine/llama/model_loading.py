@@ -34,22 +34,22 @@ def open_model(spec: ModelSpec, progress: Callable[[float], None]) -> tuple[Mode
         except EngineError as error:
             if not _OF_MEMORY.search(error.message):
                 raise
-            if count < 0 and (usable := offload.offloading(spec.main_gpu)):
+            if count < 0 and (usable := offload.list_offloading(spec.main_gpu)):
                 need = os.path.getsize(spec.path_bytes or spec.path)
-                tries = fewer(layers, need, sum(device.free for device in usable))
+                tries = list_fewer(layers, need, sum(device.free for device in usable))
             if not tries:
                 raise
             continue
         if count == spec.gpu_layers:
             return model, cache, None
-        names = offload.named(usable)
+        names = offload.name_devices(usable)
         some = (
             f"{count} of {layers} layers fit on {names}; the rest" if count else "nothing fits on the GPU; everything"
         )
         return model, cache, Remark(f"{some} runs on the CPU", "try a smaller --context or a smaller quantization")
 
 
-def fewer(layers: int, need: int, free: int) -> list[int]:
+def list_fewer(layers: int, need: int, free: int) -> list[int]:
     """Return what to try after all `layers` did not fit, most first; the last is 0.
 
     `need` are the bytes of the model, `free` those of the devices; 0 for what is not known.

@@ -66,7 +66,7 @@ class ModelQueries:
 
     def render(self, command: Render) -> Rendered:
         """Return prompt ids; see `Render`."""
-        prompt, before = self.prompt(command.messages, command.think), command.before
+        prompt, before = self.render_prompt(command.messages, command.think), command.before
         ids = prompt.ids
         if command.append and prompt.after is not None:
             added = ids[prompt.after :]
@@ -76,15 +76,15 @@ class ModelQueries:
             return Rendered(ids[len(before) :], False, prompt.remark)
         return Rendered(ids, True, prompt.remark)
 
-    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
+    def render_prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         """Return the whole prompt of these messages.
 
         Raises:
             EngineError: there is no template, or it refuses the messages.
         """
-        return self._template.prompt(messages, think)
+        return self._template.render_prompt(messages, think)
 
-    def describe(self, ids: list[int]) -> Tokenized:
+    def describe_ids(self, ids: list[int]) -> Tokenized:
         """Return the bytes and labels of ids.
 
         Raises:
@@ -102,11 +102,11 @@ class ModelQueries:
 
     # --- past positions ----------------------------------------------------------------------------------------------
 
-    def abort(self) -> None:
+    def abort_decode(self) -> None:
         """Stop all decodes; may be called from any thread."""
         self.cache.abort.set()
 
-    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+    def inspect_step(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """Return what would be drawn after `command.ids`, and whether a fresh forward pass was needed.
 
         With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it,
@@ -115,12 +115,12 @@ class ModelQueries:
         Raises:
             EngineError: there is no room, it was given up, or llama.cpp failed.
         """
-        logits, recomputed = self._after(command.ids, alone, wanted)
+        logits, recomputed = self._logits_after(command.ids, alone, wanted)
         model = self.model
         chain = model.make_chain(command.samplers, command.ids, command.state)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
-            mask = self._mask(command)
+            mask = self._build_mask(command)
             try:
                 drawn = observer.draw(logits, chain, command.seed, command.done, mask=mask)
             except NothingFits:
@@ -129,30 +129,30 @@ class ModelQueries:
             chain.close()
         return complete_record(drawn, model, len(command.ids)), recomputed
 
-    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+    def explain_step(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
 
         Raises:
             EngineError: see `inspect`; or there is no such token.
         """
         self._check_id(command.id)
-        logits, recomputed = self._after(command.ids, alone, wanted)
+        logits, recomputed = self._logits_after(command.ids, alone, wanted)
         model = self.model
         chain = model.make_chain(command.samplers, command.ids)
         dry = chain.compute_dry_penalties()
         chain.close()
-        mask, misfit = self._mask(command), None
+        mask, misfit = self._build_mask(command), None
         if mask is not None and command.constraint is not None:
-            misfit = model.grammars.misfit(command.constraint, _matching(command), command.id)
-        explanation = whynot.explain(
+            misfit = model.grammars.find_misfit(command.constraint, _list_matching(command), command.id)
+        explanation = whynot.explain_token(
             logits, command.id, command.ids, command.samplers, command.seed, command.done, model.name,
             state=command.state, dry=dry, misfit=misfit, after_chain=mask is not None and mask.after_chain,
-            allowed=None if mask is None else mask.allowed(model.n_vocab),
+            allowed=None if mask is None else mask.unpack_allowed(model.n_vocab),
             biases=model.token_biases(command.samplers.logit_bias),
         )  # fmt: skip
         return Explained(explanation, recomputed)
 
-    def score(
+    def score_reply(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
         """Draw a reply again with its own past; see `Scorer.score`. `alone`: no reply is running.
@@ -163,24 +163,28 @@ class ModelQueries:
         if alone:
             self.cache.abort.clear()
         with _refuse("rescore this reply", self.larger_context, "ask again to continue where it stopped"):
-            return self._scorer.score(command, progress, wanted)
+            return self._scorer.score_reply(command, progress, wanted)
 
-    def _mask(self, command: Inspect | Explain) -> Mask | None:
+    def _build_mask(self, command: Inspect | Explain) -> Mask | None:
         """Return the tokens that the constraint allows there; None where it does not apply."""
         if command.constraint is None or command.done < command.constraint_begun:
             return None
-        return self.model.grammars.follow(command.constraint, _matching(command)).mask()
+        return self.model.grammars.follow_ids(command.constraint, _list_matching(command)).wait_mask()
 
-    def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+    def _logits_after(
+        self, ids: list[int], alone: bool, wanted: Callable[[], bool]
+    ) -> tuple[NDArray[np.float32], bool]:
         """Return the logits after `ids`, and whether a fresh forward pass was needed; the last ones are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
             raise EngineError("prompt", "no such position", "")
         if self._asked is None or self._asked[0] != ids:
             with _refuse("inspect this position"):
-                self._asked = (ids, *self._logits(ids, alone, wanted))
+                self._asked = (ids, *self._compute_logits(ids, alone, wanted))
         return self._asked[1:]
 
-    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+    def _compute_logits(
+        self, ids: list[int], alone: bool, wanted: Callable[[], bool]
+    ) -> tuple[NDArray[np.float32], bool]:
         """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect`."""
         raise NotImplementedError
 
@@ -196,6 +200,6 @@ def _refuse(what: str, hint: str = "", again: str = "") -> Iterator[None]:
         raise EngineError("busy", "interrupted by another request", again) from None
 
 
-def _matching(command: Inspect | Explain) -> list[int]:
+def _list_matching(command: Inspect | Explain) -> list[int]:
     """Return the ids that match the constraint."""
     return command.ids[len(command.ids) - command.done + command.constraint_begun :]

@@ -47,7 +47,7 @@ class ModelSession(ModelQueries):
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         native.start()
-        self.remarks = rpc.register(spec.rpc)
+        self.remarks = rpc.register_servers(spec.rpc)
         self.model, self.cache, remark = open_model(spec, progress)
         self.remarks += [remark] if remark is not None else []
         cache = self.cache
@@ -55,12 +55,12 @@ class ModelSession(ModelQueries):
         if max(cache.adaptable) > 1 and self.model.can_rewind:
             # Find out how many threads are best now, with rows for nobody.
             cache.limit_threads(tuner.limit)
-            cache.peek([0])  # the first decode takes longer: it reads the weights
+            cache.peek_logits([0])  # the first decode takes longer: it reads the weights
             for _ in range(8):
                 begun = perf_counter()
                 with suppress(OutOfTime):
-                    cache.peek([0], tuner.allowed())
-                cache.limit_threads(tuner.observe(cache.threads, (perf_counter() - begun) * 1e6))
+                    cache.peek_logits([0], tuner.limit_seconds())
+                cache.limit_threads(tuner.observe_step(cache.threads, (perf_counter() - begun) * 1e6))
                 if not tuner.tries:
                     break
         super().__init__(self.model, self.cache)
@@ -83,13 +83,13 @@ class ModelSession(ModelQueries):
         self.cache.close()
         self.model.close()
 
-    def info(self) -> ModelInfo:
+    def build_info(self) -> ModelInfo:
         model, cache = self.model, self.cache
         return ModelInfo(
             name=model.spec.name,
             path=model.spec.path,
             sha256=model.spec.sha256,
-            architecture=model.metadata("general.architecture") or "",
+            architecture=model.read_metadata("general.architecture") or "",
             quantization=model.spec.quantization,
             description=model.description,
             size=int(native.LIB.llama_model_size(model.pointer)),
@@ -103,7 +103,7 @@ class ModelSession(ModelQueries):
             kv_type=cache.kv_type,
             layers=model.layers,
             gpu_layers=model.gpu_layers,
-            device=offload.named(offload.offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",
+            device=offload.name_devices(offload.list_offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
@@ -123,7 +123,7 @@ class ModelSession(ModelQueries):
         drafter = DraftModel(spec, self.cache, progress)
         self.drop_draft()
         self._learned.model = drafter
-        return drafter.info(self._learned.times(self.cache.loaded[0]))
+        return drafter.build_info(self._learned.read_times(self.cache.loaded[0]))
 
     def drop_draft(self) -> None:
         """Free the model that drafts."""
@@ -131,22 +131,22 @@ class ModelSession(ModelQueries):
             self._learned.model.close()
             self._learned.model = None
 
-    def abort(self) -> None:
+    def abort_decode(self) -> None:
         """Stop all decodes; may be called from any thread."""
         model = self._learned.model
         if model is not None:
             model.cache.abort.set()
         self.cache.abort.set()
 
-    def measure(self, command: MeasureBatches) -> Measurement:
+    def measure_batches(self, command: MeasureBatches) -> Measurement:
         """Measure as `measure_batches` does; replies use it from now on.
 
         Raises:
             EngineError: it cannot be measured, or was aborted.
         """
         before, measured = self.cache.measured, measure_batches(self.cache, command)
-        self.cache.measured = before.joined(measured) if before is not None else measured
-        self._learned.know(measured)
+        self.cache.measured = before.join_with(measured) if before is not None else measured
+        self._learned.learn_measured(measured)
         return measured
 
     def generate(
@@ -158,11 +158,11 @@ class ModelSession(ModelQueries):
         if self._learned.model is not None:
             self._learned.model.cache.abort.clear()
         alone = command.group is None
-        cells = source.CacheSource(cache, self.tuner, command, self._learned, scorer.row)
+        cells = source.CacheSource(cache, self.tuner, command, self._learned, scorer.read_row)
         scheduler = Scheduler(cells, command, arrived)
         if alone:
             reply = command.replies[0]
-            scorer.follow(reply.ids, reply.done, keep=command.keep_logits)
+            scorer.follow_reply(reply.ids, reply.done, keep=command.keep_logits)
         else:
             self._group = cells
         for events in scheduler.records(poll, wait):
@@ -170,34 +170,36 @@ class ModelSession(ModelQueries):
             if alone:
                 for event in events:
                     if isinstance(event, Token):
-                        scorer.keep(event.id)
+                        scorer.keep_row(event.id)
 
-    def keep(self, number: int) -> Kept:
+    def keep_reply(self, number: int) -> Kept:
         """Make a reply of the last group the main sequence; see `Keep`.
 
         Raises:
             EngineError: its cells are there no longer.
         """
         group = self._group
-        sequence = group.sequence(number) if group is not None else None
+        sequence = group.find_sequence(number) if group is not None else None
         if group is None or sequence is None:
             raise EngineError(
                 "walks", f"the cells of walk {number} are gone", "go on from its tokens: they are decoded again"
             )
         begun = perf_counter()
-        self.cache.keep(sequence, alone=group.rows_alone)
+        self.cache.keep_sequence(sequence, alone=group.rows_alone)
         return Kept(len(self.cache.ids), (perf_counter() - begun) * 1e3)
 
-    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+    def _compute_logits(
+        self, ids: list[int], alone: bool, wanted: Callable[[], bool]
+    ) -> tuple[NDArray[np.float32], bool]:
         cache = self.cache
         if cache.current and cache.ids == ids:
-            return cache.logits().copy(), False
-        missing = len(ids) - cache.nearest(ids)[1]
+            return cache.read_logits().copy(), False
+        missing = len(ids) - cache.find_nearest(ids)[1]
         stays = cache.sequences and missing <= cache.free  # walks, one of which may be kept yet
         if alone and missing > cache.batch_size and not stays:
             cache.abort.clear()
-            for _ in source.read_prompt(cache, self.tuner, ids, cache.prepare(ids)):
+            for _ in source.read_prompt(cache, self.tuner, ids, cache.prepare_prompt(ids)):
                 if wanted():
                     raise Aborted
-            return cache.logits().copy(), True
-        return cache.peek(ids), True
+            return cache.read_logits().copy(), True
+        return cache.peek_logits(ids), True

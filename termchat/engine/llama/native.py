@@ -48,12 +48,12 @@ def _import_library() -> Any:
     # Since 0.3.35 the penalties take n_vocab first; called the old way they would read the wrong memory.
     if missing or len(lib.llama_sampler_init_penalties.argtypes) != 5:
         what = ", ".join(missing) or "llama_sampler_init_penalties with five arguments"
-        raise EngineError("library", f"llama-cpp-python {version()} lacks {what}", _HINT)
+        raise EngineError("library", f"llama-cpp-python {read_version()} lacks {what}", _HINT)
     return lib
 
 
 @cache
-def version() -> str:
+def read_version() -> str:
     """Read the version in the package's source: importlib.metadata takes as long to import as llama.cpp."""
     package = importlib.util.find_spec("llama_cpp")
     text = Path(package.origin).read_text("utf-8") if package is not None and package.origin is not None else ""
@@ -71,7 +71,7 @@ _PLACEMENT = ("using device ", "offloaded ", "failed to mlock", "failed to Virtu
 
 
 @LIB.llama_log_callback  # type: ignore[untyped-decorator]
-def _log(level: int, text: bytes | None, _data: object) -> None:
+def _log_line(level: int, text: bytes | None, _data: object) -> None:
     line = (text or b"").decode("utf-8", "replace").rstrip()
     if level == _ERROR and line:
         _errors.append(line)
@@ -83,7 +83,7 @@ def _log(level: int, text: bytes | None, _data: object) -> None:
 
 def start() -> None:
     """Redirect llama.cpp's log and initialise its backends, once a process."""
-    LIB.llama_log_set(_log, ctypes.c_void_p(0))
+    LIB.llama_log_set(_log_line, ctypes.c_void_p(0))
     LIB.llama_backend_init()
 
 
@@ -94,7 +94,7 @@ def last_errors() -> str:
     return text
 
 
-def placements() -> list[str]:
+def take_placements() -> list[str]:
     """Return the log lines since the last call about devices, offloaded layers and locking."""
     lines = list(_placements)
     _placements.clear()
@@ -135,12 +135,12 @@ class AbortFlag:
     def is_set(self) -> bool:
         return bool(self._limits.stop != b"\0")
 
-    def watch(self, context: Any, seconds: float = inf) -> None:
+    def watch_context(self, context: Any, seconds: float = inf) -> None:
         """Attach the flag to a context; the next decode may take so many seconds."""
         if self._limit is not None:
             self._limit(self._address, seconds if seconds < inf else 0.0)
         LIB.llama_set_abort_callback(context, self._function, self._address)
 
-    def leave(self, context: Any) -> None:
+    def leave_context(self, context: Any) -> None:
         """Detach the flag from a context."""
         LIB.llama_set_abort_callback(context, self._none, self._address)

@@ -73,7 +73,7 @@ class NativeSamplers:
             self._dry = np.array([*penalties], np.int32), np.array([*penalties.values()], np.float32)
             self._inputs["dry"][:] = *(column.ctypes.data for column in self._dry), len(penalties)
 
-    def accept(self, token: int) -> None:
+    def accept_token(self, token: int) -> None:
         """Count a token of the reply."""
         if self._penalties is not None:
             LIB.llama_sampler_accept(self._penalties, token)

@@ -38,7 +38,7 @@ class Labels(dict[int, str]):
         """Where native code finds a label by its id, shape (n_vocab,); null where `point` was not called for it."""
         return (ctypes.c_void_p * self._n_vocab)()
 
-    def point(self, token: int) -> None:
+    def point_label(self, token: int) -> None:
         """Make the label of a token visible to native code."""
         self._packed[token] = packed = packed_text(self[token])
         self.pointers[token] = ctypes.addressof(packed)
@@ -64,7 +64,7 @@ class Mask(NamedTuple):
     bits: NDArray[np.uint32]
     after_chain: bool
 
-    def allowed(self, n_vocab: int) -> NDArray[np.bool_]:
+    def unpack_allowed(self, n_vocab: int) -> NDArray[np.bool_]:
         """Of each token whether it is allowed, shape (n_vocab,)."""
         return np.unpackbits(self.bits.view(np.uint8), bitorder="little")[:n_vocab].astype(np.bool_)
 

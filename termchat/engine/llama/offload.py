@@ -39,7 +39,7 @@ class _Feature(ctypes.Structure):
     _fields_ = (("name", _TEXT), ("value", _TEXT))
 
 
-def library() -> Any:
+def load_library() -> Any:
     """Return ggml, with the signatures of the functions used here, from the folder of llama.cpp itself."""
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     if override:  # which moves libllama alone: two libraries of ggml would each have devices of their own
@@ -56,9 +56,9 @@ def library() -> Any:
     return ggml
 
 
-def devices() -> list[Device]:
+def list_devices() -> list[Device]:
     """Return all devices of all backends, in llama.cpp's order."""
-    ggml = library()
+    ggml = load_library()
     listed = []
     for index in range(ggml.ggml_backend_dev_count()):
         device = ggml.ggml_backend_dev_get(index)
@@ -66,8 +66,8 @@ def devices() -> list[Device]:
         ggml.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
         listed.append(
             Device(
-                name=_text(ggml.ggml_backend_dev_name(device)),
-                description=_text(ggml.ggml_backend_dev_description(device)),
+                name=_decode_text(ggml.ggml_backend_dev_name(device)),
+                description=_decode_text(ggml.ggml_backend_dev_description(device)),
                 kind=_KINDS.get(ggml.ggml_backend_dev_type(device), "other"),
                 free=free.value,
                 total=total.value,
@@ -76,43 +76,43 @@ def devices() -> list[Device]:
     return listed
 
 
-def offloading(main_gpu: int = -1) -> list[Device]:
+def list_offloading(main_gpu: int = -1) -> list[Device]:
     """Return the devices that llama.cpp puts layers on: the GPUs, else those that share the memory; or `main_gpu` alone."""
-    every = devices()
+    every = list_devices()
     usable = [device for device in every if device.kind == "gpu"] or [device for device in every if device.offloads]
     return usable if main_gpu < 0 else usable[main_gpu : main_gpu + 1]
 
 
-def backends() -> dict[str, dict[str, str]]:
+def list_backends() -> dict[str, dict[str, str]]:
     """Return each backend's features, such as {"CPU": {"AVX2": "1"}}."""
-    ggml = library()
+    ggml = load_library()
     all_features: dict[str, dict[str, str]] = {}
     for index in range(ggml.ggml_backend_reg_count()):
         backend = ggml.ggml_backend_reg_get(index)
-        features = all_features[_text(ggml.ggml_backend_reg_name(backend))] = {}
+        features = all_features[_decode_text(ggml.ggml_backend_reg_name(backend))] = {}
         if address := ggml.ggml_backend_reg_get_proc_address(backend, b"ggml_backend_get_features"):
             listed = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), _POINTER)(address)(backend)
             while (feature := listed[len(features)]).name:
-                features[_text(feature.name)] = _text(feature.value)
+                features[_decode_text(feature.name)] = _decode_text(feature.value)
     return all_features
 
 
-def system() -> str:
+def describe_system() -> str:
     """Return llama.cpp's own line about its build."""
-    return _text(LIB.llama_print_system_info())
+    return _decode_text(LIB.llama_print_system_info())
 
 
-def _text(data: bytes | None) -> str:
+def _decode_text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace")
 
 
-def offloaded(placements: Iterable[str]) -> int | None:
+def count_offloaded(placements: Iterable[str]) -> int | None:
     """Return the number of layers on devices by llama.cpp's log, the output layer included; None if it does not say."""
     counts = [int(match[1]) for line in placements if (match := _OFFLOADED.search(line))]
     return counts[-1] if counts else None
 
 
-def named(devices: Sequence[Device]) -> str:
+def name_devices(devices: Sequence[Device]) -> str:
     """Return the names of devices for people: "NVIDIA H200", or "NVIDIA H200 ×2"."""
     counts = Counter(device.description or device.name for device in devices)
     return ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts.items()) or "gpu"

@@ -108,26 +108,26 @@ class Lane(Context):
         controls = reply.controls
         reply.mask = None
         if controls.constrains and controls.grammar is not None:
-            reply.mask = controls.grammar.mask()
+            reply.mask = controls.grammar.wait_mask()
             if reply.mask is None:
-                yield controls.drop(controls.grammar.problem)
+                yield controls.drop_constraint(controls.grammar.problem)
         assert controls.chain is not None
         draw = partial(
             reply.observer.draw,
-            self.row(reply, controls.chain), controls.chain, reply.request.seed, reply.step, controls.forced,
+            self.find_row(reply, controls.chain), controls.chain, reply.request.seed, reply.step, controls.forced,
         )  # fmt: skip
         try:
             return draw(reply.mask)
         except NothingFits:
             reply.mask = None
-            yield controls.drop("all tokens that fit are impossible")
+            yield controls.drop_constraint("all tokens that fit are impossible")
             return draw()
 
-    def row(self, reply: Reply, chain: Chain) -> Row:
+    def find_row(self, reply: Reply, chain: Chain) -> Row:
         """Return the logits that this chain draws the reply's next token from."""
         raise NotImplementedError
 
-    def hold(self, controls: ReplyControls) -> None:
+    def hold_row(self, controls: ReplyControls) -> None:
         """Keep the row while others are decoded: the reply is paused."""
 
     def close(self, count: int) -> None:
@@ -190,7 +190,7 @@ class Running(ABC):
             Cancelled: it is to end.
         """
 
-    def prefill(self) -> Iterator[Event | Wait]:
+    def wait_prefill(self) -> Iterator[Event | Wait]:
         """Wait for the prompt. On a busy machine the threads may be fewer then, which is a change of settings."""
         lane = self.lane
         yield from self.read_commands()
@@ -199,7 +199,7 @@ class Running(ABC):
             yield Wait.PROMPT
             if lane.threads != threads:
                 threads = lane.threads
-                yield self.controls.record()
+                yield self.controls.record_settings()
             if lane.prefill is None:
                 yield from self.read_commands()
         yield msgspec.structs.replace(lane.prefill, walk=self.walk)
@@ -210,7 +210,7 @@ class Running(ABC):
         """How many tokens it may have yet."""
 
     @abstractmethod
-    def free(self) -> None:
+    def free_memory(self) -> None:
         """Free its chain and its buffers."""
 
     @property
@@ -218,7 +218,7 @@ class Running(ABC):
         """Whether it can go on before anything is decoded."""
         return self.waits is None or (bool(self.commands) and self.waits is not Wait.TOKEN)
 
-    def advance(self, error: Exception | None = None) -> Iterator[Event]:
+    def advance_events(self, error: Exception | None = None) -> Iterator[Event]:
         """Continue as far as possible; with an `error`, report that as the outcome of the wait.
 
         Raises:
@@ -232,23 +232,23 @@ class Running(ABC):
                     break
                 yield event
                 if isinstance(event, Paused):
-                    self.lane.hold(self.controls)
+                    self.lane.hold_row(self.controls)
                     break
             self.waits = event
         except StopIteration:
-            self.end()
+            self.end_run()
         except EngineError as failure:
-            self.end()
+            self.end_run()
             if self.command.group is None or self.command.group.beams is not None:
                 raise
             yield Failed(failure.kind, failure.message, failure.hint, self.walk)
 
-    def end(self) -> None:
+    def end_run(self) -> None:
         """End it and free its memory, which has the size of some rows of logits; only its ids stay."""
         self.over = True
         self._events.close()
         self.lane.close(len(self.ids))
-        self.free()
+        self.free_memory()
 
     def _read_clock(self) -> float:
         """Return the clock, which stops while the reply is paused."""
@@ -265,7 +265,7 @@ class Running(ABC):
                 name=model.spec.name,
                 path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
                 sha256=model.spec.sha256,
-                architecture=model.metadata("general.architecture") or "",
+                architecture=model.read_metadata("general.architecture") or "",
                 quantization=model.spec.quantization,
             ),
             prompt_ids=request.ids.copy(),
@@ -298,7 +298,7 @@ class Reply(Running):
         begun = len(request.ids) - request.done
         limit = min((c.tokens for c in request.conditions if isinstance(c, Length)), default=lane.capacity)
         self._most = min(begun + limit, lane.capacity)
-        lane.drafts.follow(self.controls)
+        lane.drafts.follow_reply(self.controls)
         self.drawn_at: list[float] = []
         self.accepted = 0
         self.mask: Mask | None = None
@@ -315,7 +315,7 @@ class Reply(Running):
             model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self.largest_change
         )
 
-    def free(self) -> None:
+    def free_memory(self) -> None:
         self.controls.close()
         self.__dict__.pop("observer", None)
 
@@ -327,25 +327,25 @@ class Reply(Running):
         """
         controls, lane = self.controls, self.lane
         yield self._make_start()
-        yield controls.record()
+        yield controls.record_settings()
         ending: tuple[Reason, str] | None = None
         prefilled = False
         try:
-            yield from self.prefill()
+            yield from self.wait_prefill()
             prefilled = True
             if lane.draws_here:
-                controls.rebuild()
+                controls.rebuild_chain()
             while True:
                 yield from self.read_commands()
-                yield from controls.begin(self.step)
+                yield from controls.begin_step(self.step)
                 begun = self._read_clock()
                 drawn = yield from lane.draw(self)
-                if controls.pin(drawn):
+                if controls.pin_token(drawn):
                     pinned = yield from lane.draw(self)
                     drawn = msgspec.structs.replace(pinned, margin=drawn.margin, near_tie=drawn.near_tie)
                 seconds = self._read_clock() - self.drawn_at[0] if self.drawn_at else 0.0
                 redraw = self._redraw_token if lane.draws_here else None
-                rule = controls.before(self.step, drawn, drawn.id, seconds, redraw)
+                rule = controls.check_before(self.step, drawn, drawn.id, seconds, redraw)
                 if rule:
                     ending = ("rule", rule)
                     break
@@ -357,20 +357,20 @@ class Reply(Running):
                 token, ending = self._take_token(drawn, begun)
                 yield token
                 self.tokens += 1
-                if (dropped := controls.take(drawn.id)) is not None:
+                if (dropped := controls.take_token(drawn.id)) is not None:
                     yield dropped
                 elif ending is None and controls.complete:
                     ending = ("end", f"nothing can follow ({GRAMMAR})")
                 if ending is not None:
                     break
                 if controls.constrains and controls.grammar is not None:
-                    controls.grammar.begin()
+                    controls.grammar.begin_mask()
                 # The threads may be fewer then, or drafts stop or go on: a change of settings.
                 threads, why = lane.threads, lane.drafts.why
                 yield Wait.TOKEN
                 self.step += 1
                 if lane.threads != threads or lane.drafts.why != why:
-                    yield controls.record()
+                    yield controls.record_settings()
         except (Cancelled, Aborted):
             ending = ("user", "" if prefilled else "during prefill")
         except Ended as end:
@@ -385,7 +385,7 @@ class Reply(Running):
 
     def read_commands(self) -> Iterator[SettingsRecord | Noted]:
         while self.commands:
-            yield from self.controls.obey(self.commands.popleft())
+            yield from self.controls.obey_command(self.commands.popleft())
 
     def _redraw_token(self, samplers: SamplerSettings) -> int:
         """Return the token that other settings would take at this step."""
@@ -393,7 +393,9 @@ class Reply(Running):
         chain = model.make_chain(samplers, self.ids, state)
         observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
-            return observer.draw(self.lane.row(self, chain), chain, self.request.seed, self.step, mask=self.mask).id
+            return observer.draw(
+                self.lane.find_row(self, chain), chain, self.request.seed, self.step, mask=self.mask
+            ).id
         finally:
             chain.close()
 
@@ -413,9 +415,9 @@ class Reply(Running):
         controls = self.controls
         forced = controls.forced is not None
         if controls.chain is not None:
-            controls.chain.take(drawn, forced=forced)
+            controls.chain.take_token(drawn, forced=forced)
         text, ending = self._find_ending(drawn.id)
-        phase = controls.thoughts.push(self.model.spelled(drawn.id))
+        phase = controls.thoughts.push_piece(self.model.spell_token(drawn.id))
         sample_us = int((self._read_clock() - begun) * 1e6) if self.lane.draws_here else 0
         token = self._make_record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
         self.accepted += token.draft is not None and token.draft.accepted
@@ -426,15 +428,15 @@ class Reply(Running):
         lane = self.lane
         return complete_record(
             drawn, self.model, len(self.ids), settings=self.controls.number, decode_us=lane.decode_us, walk=self.walk,
-            draft=lane.drafts.of(drawn.id), **fields,
+            draft=lane.drafts.find_draft(drawn.id), **fields,
         )  # fmt: skip
 
     def _find_ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
         """Return the text that the token lets out, and why the reply ends with it, or None."""
         controls, model = self.controls, self.model
         gate, piece = controls.gate, model.piece(token)
-        text = gate.push(piece)
-        rule = controls.after(token, piece)
+        text = gate.push_bytes(piece)
+        rule = controls.check_after(token, piece)
         length = len(self.ids) + 1
         ending: tuple[Reason, str] | None = None
         if gate.stopped_by is not None:
@@ -442,25 +444,25 @@ class Reply(Running):
         if token in model.end_ids and not controls.rules.ignores_end:
             return text, ("end", model.name(token))
         if model.is_control(token) and model.name(token) in controls.stops:  # it has no text in which to find it
-            return text + gate.release(), ("stop", model.name(token))
+            return text + gate.release_text(), ("stop", model.name(token))
         if rule:
             ending = ("rule", rule)
         elif controls.limit is not None and self.step + 1 >= controls.limit:
             ending = ("length", f"max_tokens {controls.limit}")
         elif length >= self.lane.capacity:
             ending = ("context", f"{length} of {self.lane.capacity}")
-        return (text + gate.release(), ending) if ending is not None else (text, None)
+        return (text + gate.release_text(), ending) if ending is not None else (text, None)
 
     def _make_finished(self, reason: Reason, detail: str) -> Finished:
         drafts, rounds = self.lane.drafts, self.lane.drafts.rounds or None
-        return finish(
+        return build_finished(
             reason, detail, self.controls.gate, self.drawn_at, self.asked_at, self.lane.prefill_ms, self.walk,
             drafted=drafts.drafted if rounds else None, accepted=self.accepted if rounds else None, rounds=rounds,
             not_drafted=drafts.nothing,
         )  # fmt: skip
 
 
-def finish(
+def build_finished(
     reason: Reason,
     detail: str,
     gate: TextGate,
@@ -472,7 +474,7 @@ def finish(
 ) -> Finished:
     """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate; with
     other fields."""
-    gate.finish()
+    gate.finish_reply()
     decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
     return Finished(
         reason=reason,

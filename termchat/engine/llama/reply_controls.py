@@ -17,10 +17,10 @@ from termchat.decoding.conditions import (
     Stop,
     TextGate,
     ThinkingBudget,
-    describe,
+    format_condition,
 )
 from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint
-from termchat.decoding.deadline import MATCHING, deadline
+from termchat.decoding.deadline import MATCHING, interrupt_after
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.rules import Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
@@ -89,7 +89,7 @@ class Context:
         """Set the threads of the next decode; return whether that changes the settings of this reply."""
         return True
 
-    def admit(
+    def admit_settings(
         self, samplers: SamplerSettings, conditions: tuple[Condition, ...], constraint: Constraint | None
     ) -> SamplerSettings:
         """Return the settings that the reply can have of those.
@@ -116,7 +116,7 @@ class ReplyControls:
     """
 
     def __init__(self, request: ReplyRequest, context: Context, past: list[int], walk: int | None = None) -> None:
-        self.samplers = context.admit(request.samplers, request.conditions, request.constraint)
+        self.samplers = context.admit_settings(request.samplers, request.conditions, request.constraint)
         self.origin = request.origin
         self.number = -1
         self.chain: Chain | None = None
@@ -137,9 +137,9 @@ class ReplyControls:
         self.rules = Rules(())
         model, tags, begun = self._model, self._model.thinking, self._reply
         before = past[max(begun - _OPENING, 0) : begun] if tags is not None else []
-        self.thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
+        self.thoughts = PhaseParser(tags, b"".join(map(model.spell_token, before)))
         for token in past[begun:] if tags is not None else []:
-            self.thoughts.push(model.spelled(token))
+            self.thoughts.push_piece(model.spell_token(token))
         self._set_constraint(request.constraint, request.constraint_begun)
         if self.constraint is not None and self.grammar is None and self.dropped:
             raise EngineError("constraint", self.dropped, "change or remove the constraint")
@@ -165,9 +165,9 @@ class ReplyControls:
 
     def fork_constraint(self) -> Follower | None:
         """Return the constraint as it is now, to try what could follow; None where nothing constrains the next token."""
-        return self.grammar.fork() if self.constrains and self.grammar is not None else None
+        return self.grammar.fork_follower() if self.constrains and self.grammar is not None else None
 
-    def record(self) -> SettingsRecord:
+    def record_settings(self) -> SettingsRecord:
         """Return the present settings, under the next number."""
         self.number += 1
         biases = self._model.token_biases(self.samplers.logit_bias)
@@ -189,7 +189,7 @@ class ReplyControls:
             self.chain.close()
             self.chain = None
 
-    def rebuild(self) -> None:
+    def rebuild_chain(self) -> None:
         """Make a chain for the settings, whose penalties have seen all ids so far."""
         state = self.state
         self.close()
@@ -203,7 +203,7 @@ class ReplyControls:
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    def obey(self, command: SteerReply) -> Iterator[SettingsRecord | Noted]:
+    def obey_command(self, command: SteerReply) -> Iterator[SettingsRecord | Noted]:
         """Apply a command from the next token on; yield the record of a change of settings. An impossible change becomes a
         note and leaves the settings.
 
@@ -219,8 +219,8 @@ class ReplyControls:
                 yield Noted(Remark(f"the reply keeps its settings: {error.message}", error.hint))
                 return
             if command.draft is not None:
-                self._context.drafts.set(command.draft)
-            yield self.record()
+                self._context.drafts.set_settings(command.draft)
+            yield self.record_settings()
         elif isinstance(command, Pause):
             self.waiting = True
             self.steps.clear()
@@ -240,7 +240,7 @@ class ReplyControls:
                 if len(self.steps) == 1:
                     self._said = None
 
-    def begin(self, step: int) -> Iterator[SettingsRecord]:
+    def begin_step(self, step: int) -> Iterator[SettingsRecord]:
         """Carry out the entries of the script for `step`; yield the record of a change of settings."""
         while self._script and self._script[0].step <= step:
             entry = self._script.popleft()
@@ -252,7 +252,7 @@ class ReplyControls:
                 self._change_settings(Adjust(samplers, conditions, origin, constraint))
                 changed = True
             if changed:
-                yield self.record()
+                yield self.record_settings()
             if entry.id is not None and entry.step == step:
                 if entry.pinned is None:
                     self._queue.appendleft(entry.id)
@@ -261,7 +261,7 @@ class ReplyControls:
         if self._budget is not None and self.thoughts.thought >= self._budget:
             self._end_thoughts()
 
-    def pin(self, drawn: Token) -> bool:
+    def pin_token(self, drawn: Token) -> bool:
         """Force the pinned token of the step if a different one was drawn in a near tie; return whether it is forced."""
         pin, self._pin = self._pin, None
         if pin is None or pin.id is None or pin.id == drawn.id or not (pin.pinned or drawn.near_tie):
@@ -271,7 +271,7 @@ class ReplyControls:
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
-    def before(self, step: int, drawn: Token, token: int, seconds: float, redraw: Redraw) -> str:
+    def check_before(self, step: int, drawn: Token, token: int, seconds: float, redraw: Redraw) -> str:
         """Check the rules once before a step is taken, when the reply has streamed for `seconds`; return the rule that ends
         the reply here, or "".
 
@@ -292,10 +292,10 @@ class ReplyControls:
             return ""
         model = self._model
         ends = token in model.end_ids and not self.rules.ignores_end
-        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token), self._context.least)
+        rule = self.rules.check_before(step, drawn, seconds, None if ends else model.piece(token), self._context.least)
         return self._apply_rule(rule, f": {self._describe_loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
-    def after(self, token: int, data: bytes) -> str:
+    def check_after(self, token: int, data: bytes) -> str:
         """Take in the token and its bytes; return the rule that ends the reply with it, or "".
 
         The reply may have to wait then.
@@ -307,16 +307,16 @@ class ReplyControls:
             self._queue.popleft()
         if self.steps:
             self._said = (self._said or b"")[-_TAIL:] + data
-        return self._apply_rule(self._match_in_time(self.rules, lambda: self.rules.after(data, token)))
+        return self._apply_rule(self._match_in_time(self.rules, lambda: self.rules.check_after(data, token)))
 
     def _apply_rule(self, rule: Rule | None, more: str = "") -> str:
         if rule is None:
             return ""
         if rule.action != "stop":
-            self.waiting, self.why = True, describe(rule) + more
+            self.waiting, self.why = True, format_condition(rule) + more
             self.steps.clear()
             return ""
-        return describe(rule) + more
+        return format_condition(rule) + more
 
     def _describe_loop(self, token: int, redraw: Redraw) -> str:
         """Describe the text that repeats, how often, and the tokens that penalties would draw instead of going on with it."""
@@ -334,13 +334,13 @@ class ReplyControls:
             other = redraw(msgspec.structs.replace(self.samplers, **{knob: value}))
             draws = "the same" if other == token else f'"{one_line(model.name(other), _SHOWN)}"'
             instead.append(f"{knob} {value} draws {draws}")
-        return "; ".join([loop.told(said.decode("utf-8", "replace")), *instead])
+        return "; ".join([loop.describe_loop(said.decode("utf-8", "replace")), *instead])
 
     def _match_in_time(self, rules: Rules, search: Callable[[], Rule | None]) -> Rule | None:
         if not rules.has_regex:
             return search()
         try:
-            with deadline(MATCHING):
+            with interrupt_after(MATCHING):
                 return search()
         except TimeoutError:
             raise EngineError(
@@ -350,7 +350,7 @@ class ReplyControls:
     # --- what changes ------------------------------------------------------------------------------------------------
 
     def _change_settings(self, to: Adjust) -> None:
-        samplers = self._context.admit(to.samplers, to.conditions, to.constraint)
+        samplers = self._context.admit_settings(to.samplers, to.conditions, to.constraint)
         if to.conditions != self.conditions:
             self._set_conditions(to.conditions)  # first, since it alone may be refused
         self.origin = to.origin
@@ -359,7 +359,7 @@ class ReplyControls:
         if samplers != self.samplers:
             self.samplers, self.stale = samplers, True
             if self._context.draws_here:
-                self.rebuild()
+                self.rebuild_chain()
 
     def _set_constraint(self, constraint: Constraint | None, begun: int) -> None:
         """Follow another constraint, from step `begun` of the reply on, or from its answer on. One that cannot be used is
@@ -382,29 +382,29 @@ class ReplyControls:
 
     def _make_follower(self, constraint: Constraint, begun: int) -> Follower:
         """Return the follower of a constraint that the reply matches from step `begun` on."""
-        return self._model.grammars.follow(constraint, self.past[self._reply + begun :])
+        return self._model.grammars.follow_ids(constraint, self.past[self._reply + begun :])
 
-    def drop(self, why: str) -> SettingsRecord:
+    def drop_constraint(self, why: str) -> SettingsRecord:
         """Stop applying the constraint; return the record of that."""
         self.dropped = why
-        return self.record()
+        return self.record_settings()
 
-    def take(self, token: int) -> SettingsRecord | None:
+    def take_token(self, token: int) -> SettingsRecord | None:
         """Tell the constraint of the newest token; return a record if it does not fit, or if thoughts begin or end with it."""
         if self.constraint is None or self.dropped:
             return None
         thinking = self.thoughts.phase == "thinking"
         if thinking != (self.constraint_begun == NOT_YET):
             self._set_constraint(self.constraint, self.step)
-            return self.record()
+            return self.record_settings()
         if thinking or self.grammar is None:
             return None
         first = self.constraint_begun == self.step - 1 and self.thoughts.thought > 0
-        if first and self._model.piece(token).isspace() and not self.grammar.allows(token):
+        if first and self._model.piece(token).isspace() and not self.grammar.allows_token(token):
             self.constraint_begun += 1  # white space that is forced behind the thoughts
-            return self.record()
-        self.grammar.take(token)
-        return self.drop(self.grammar.problem) if self.grammar.problem else None
+            return self.record_settings()
+        self.grammar.take_token(token)
+        return self.drop_constraint(self.grammar.problem) if self.grammar.problem else None
 
     @property
     def step(self) -> int:

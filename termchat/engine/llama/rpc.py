@@ -34,7 +34,7 @@ _registered: set[str] = set()
 """A server counts once in this process."""
 
 
-def register(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
+def register_servers(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
     """Make the devices of these servers, each HOST:PORT, devices of llama.cpp; after its backends are ready and before a model
     is loaded. `ggml` is its library.
 
@@ -54,7 +54,7 @@ def register(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
         places[server] = match["host"].strip("[]"), int(match["port"])
     if len(servers) > MOST:
         raise EngineError("rpc", f"{len(servers)} rpc servers are given; llama.cpp takes {MOST}", "give fewer")
-    ggml = offload.library() if ggml is None else ggml
+    ggml = offload.load_library() if ggml is None else ggml
     backend = ggml.ggml_backend_reg_by_name(b"RPC")
     address = ggml.ggml_backend_reg_get_proc_address(backend, b"ggml_backend_rpc_add_server") if backend else None
     if not address:

@@ -23,7 +23,7 @@ def last_resort(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def memory(size: int) -> Iterator[None]:
+def limit_memory(size: int) -> Iterator[None]:
     """Limit the process to `size` bytes more than it has now; Linux only.
 
     Raises:

@@ -48,21 +48,21 @@ class Source(ABC):
     def open(self, request: ReplyRequest) -> Lane:
         """Return a lane for a reply."""
 
-    def plan(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
+    def plan_prompts(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
         """Plan the decodes of the prompts."""
 
     @abstractmethod
-    def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
         """Decode the prompts of all runs, later joins included, and yield the progress.
 
         Raises:
             Aborted, ContextFull, EngineError: for all of them.
         """
 
-    def join(self, run: Running) -> None:  # noqa: B027
+    def join_run(self, run: Running) -> None:  # noqa: B027
         """Give a joining reply the available cells of its prompt: all but its last token, or more."""
 
-    def accept(self, run: Running) -> bool:
+    def accept_token(self, run: Running) -> bool:
         """Return whether the newest token of a run need not be decoded: the row after it is at hand."""
         return False
 
@@ -109,8 +109,8 @@ class Scheduler:
         try:
             opened = [self._open_reply(request, self._asked_at) for request in self.command.replies]
             if self.runs:
-                self.source.plan(list(self.runs.values()))
-            yield [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
+                self.source.plan_prompts(list(self.runs.values()))
+            yield [event for one in opened for event in (one.advance_events() if isinstance(one, Running) else [one])]
             yield from self._read_prompts(poll)
             yield from self._run_rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
@@ -120,7 +120,7 @@ class Scheduler:
                 yield [WalksFinished(sum(counts), self.source.steps, seconds * 1e3, rate)]
         finally:
             for run in self.running:
-                run.end()
+                run.end_run()
             self.source.close(self.runs.values())
 
     def _open_reply(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
@@ -149,10 +149,10 @@ class Scheduler:
         if not self.running:
             return
         try:
-            for one in self.source.prefill(self.runs.values()):
+            for one in self.source.prefill_prompts(self.runs.values()):
                 failed = [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
                 waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
-                yield [*(event for run in waiting for event in run.advance()), *failed]
+                yield [*(event for run in waiting for event in run.advance_events()), *failed]
                 yield from self._take_step(poll)
                 if not self.running:
                     return
@@ -185,14 +185,14 @@ class Scheduler:
             for run in self.running:
                 if not run.goes_on:
                     continue
-                events += run.advance()
-                while not run.over and self.source.accept(run):
+                events += run.advance_events()
+                while not run.over and self.source.accept_token(run):
                     if self.command.group is None:  # the rows of a group are views: all draw before others may decode
                         yield events
                         events = []
                     run.waits = None  # a reply reads its commands between any two tokens
                     events += self._give_commands(poll)
-                    events += run.advance()
+                    events += run.advance_events()
         except EngineError:
             yield events  # what came before the failure
             raise
@@ -221,11 +221,11 @@ class Scheduler:
         if isinstance(run, Failed):
             yield run
             return
-        self.source.join(run)
-        yield from run.advance()
+        self.source.join_run(run)
+        yield from run.advance_events()
 
     def _fail_runs(self, failure: Failure) -> Iterator[Event]:
         error = failure.error
         for run in failure.runs:
             if not run.over:
-                yield from run.advance(type(error)(*error.args))
+                yield from run.advance_events(type(error)(*error.args))

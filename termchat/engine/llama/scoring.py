@@ -40,13 +40,13 @@ class Rows:
         self._rows: list[Row] = []
         self._room = np.empty((0, n_vocab), np.float32)
 
-    def of(self, ids: list[int], first: int) -> list[Row]:
+    def find_rows(self, ids: list[int], first: int) -> list[Row]:
         """Return the rows that hold for the reply `ids[first:]` too: up to and including the first token that differs."""
         known = self.ids
         same = next((i for i, (a, b) in enumerate(zip(ids, known, strict=False)) if a != b), min(len(ids), len(known)))
         return self._rows[: same - first + 1] if first == self._first and same >= first else []
 
-    def begin(self, ids: list[int], first: int, rows: list[Row]) -> None:
+    def begin_reply(self, ids: list[int], first: int, rows: list[Row]) -> None:
         """Replace the rows by those of the reply `ids[first:]`."""
         self.ids, self._first, self._rows = ids, first, rows[: self._limit]
 
@@ -62,7 +62,7 @@ class Rows:
         copy[:] = row
         return copy
 
-    def keep(self) -> None:
+    def keep_last(self) -> None:
         """Append the last copy."""
         self._rows.append(self._room[0])
         self._room = self._room[1:]
@@ -77,29 +77,29 @@ class Scorer:
         self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
         self._follows = False
 
-    def follow(self, ids: list[int], done: int, *, keep: bool = True) -> None:
+    def follow_reply(self, ids: list[int], done: int, *, keep: bool = True) -> None:
         """Begin to keep the rows of a reply: `ids`, of which the last `done` are its own so far; without `keep`, none."""
         first = len(ids) - done
-        rows = self._streamed.of(ids, first)
+        rows = self._streamed.find_rows(ids, first)
         self._follows = keep and len(rows) >= done  # else the rows of its beginning are not at hand
-        self._streamed.begin(list(ids), first, rows[:done] if self._follows else [])
+        self._streamed.begin_reply(list(ids), first, rows[:done] if self._follows else [])
 
-    def row(self) -> Row:
+    def read_row(self) -> Row:
         """Return the logits to draw the next token from, shape (n_vocab,): a copy if they are kept, else the cache's own.
 
         The copy comes first, so that all that looks at them finds them near.
         """
-        logits = self._cache.logits()
+        logits = self._cache.read_logits()
         return self._streamed.write(logits) if self._follows and not self._streamed.full else logits
 
-    def keep(self, token: int) -> None:
+    def keep_row(self, token: int) -> None:
         """Keep the row that the streaming reply drew this token from."""
         if self._follows:
             if not self._streamed.full:
-                self._streamed.keep()
+                self._streamed.keep_last()
             self._streamed.ids.append(token)
 
-    def score(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
+    def score_reply(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
         """Draw the reply's tokens again. `progress` is called with the number of tokens that have their logits, and of all.
 
         Once something else is `wanted` it is given up between two batches; what was computed stays for the next time.
@@ -116,18 +116,18 @@ class Scorer:
         chain = model.make_chain(command.samplers, ids[:first])
         drawn: list[int] = []
         probabilities: list[float] = []
-        own = self._streamed.of(ids, first)
-        kept = own + self._asked.of(ids, first)[len(own) :]
-        self._asked.begin(ids, first, kept)
+        own = self._streamed.find_rows(ids, first)
+        kept = own + self._asked.find_rows(ids, first)[len(own) :]
+        self._asked.begin_reply(ids, first, kept)
         grammar = None
         if command.constraint is not None:
             begun = first + command.constraint_begun - command.done
-            grammar = model.grammars.follow(command.constraint, ids[begun:first])
+            grammar = model.grammars.follow_ids(command.constraint, ids[begun:first])
         try:
             with closing(self._read_logits(command, kept, progress, wanted)) as rows:
                 for at, row in enumerate(rows):
                     token, step = ids[first + at], command.done + at
-                    mask = None if grammar is None or first + at < begun else grammar.mask()
+                    mask = None if grammar is None or first + at < begun else grammar.wait_mask()
                     try:
                         left = chain.run(row, command.seed, step, mask)
                     except NothingFits:
@@ -135,12 +135,12 @@ class Scorer:
                         left = chain.run(row, command.seed, step)
                     thrown = draw(left.ids, left.logits, command.seed, step, (token,))
                     probability = thrown.probability[token]
-                    chain.remember(thrown.id == token, probability, float(left.before[left.ids == token].sum()))
+                    chain.remember_draw(thrown.id == token, probability, float(left.before[left.ids == token].sum()))
                     drawn.append(thrown.id)
                     probabilities.append(probability)
-                    chain.accept(token)
+                    chain.accept_token(token)
                     if grammar is not None and first + at + 1 > begun:
-                        grammar.take(token)
+                        grammar.take_token(token)
         finally:
             chain.close()
         texts = [model.name(i) for i in drawn]
@@ -159,7 +159,7 @@ class Scorer:
                 for row in batch:
                     if not self._asked.full:
                         self._asked.write(row)
-                        self._asked.keep()
+                        self._asked.keep_last()
                 done += len(batch)
                 progress(done, count)
                 yield from batch

@@ -25,7 +25,7 @@ class Exponentials:
         self._to = self.weights.ctypes.data
         self._function = _NATIVE if native else None
 
-    def of(self, logits: Row, highest: float) -> float:
+    def compute_sum(self, logits: Row, highest: float) -> float:
         """Compute exp(logit - highest) of each logit; return their sum."""
         if self._function is None:
             np.subtract(logits, np.float32(highest), out=self.weights)
@@ -35,7 +35,7 @@ class Exponentials:
         return float(self._function(len(logits), self._to, address, highest))
 
 
-def _native() -> Any:
+def _find_native() -> Any:
     """Return ggml's function if it exists and gives the right numbers."""
     import llama_cpp
 
@@ -60,4 +60,4 @@ def _is_right(function: Any) -> bool:
     return bool(np.allclose(weights, expected, rtol=1e-5, atol=0.0) and abs(total / expected.sum() - 1) < 1e-6)
 
 
-_NATIVE = _native()
+_NATIVE = _find_native()

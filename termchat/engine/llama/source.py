@@ -69,7 +69,7 @@ class CacheSource(Source):
         self.room = self._cache = cache
         self._tuner, self._command, self._alone = tuner, command, group is None
         self._learned, self._judged = learned, learned if self._alone else Learned()
-        self._main = (row or cache.logits) if self._alone else None
+        self._main = (row or cache.read_logits) if self._alone else None
         self._times: dict[int, BatchTimes] = {}
         self._batch_tuner = ThreadTuner(cache.adaptable[1])
         self._prompts: dict[tuple[int, ...], _Prompt] = {}
@@ -83,7 +83,7 @@ class CacheSource(Source):
         drafts = Speculation(cache.model, self._judged, request, draft, alone=self._alone)
         return CacheLane(cache, drafts, self._main)
 
-    def plan(self, runs: Sequence[Running]) -> None:
+    def plan_prompts(self, runs: Sequence[Running]) -> None:
         """Plan the decodes of the prompts."""
         cache, first, alone = self._cache, runs[0], self._alone
         request = first.request
@@ -92,7 +92,7 @@ class CacheSource(Source):
         most_threads = all_threads() if cache.may_choose_threads else 0 if alone else cache.loaded[0]
         if not self._adapts:
             most_threads = MOST_THREADS
-        plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, most_threads)
+        plan = cache.prepare_prompt(request.ids, request.shapes if request.rebuild_exactly else None, most_threads)
         self.rows_alone, self._most = True, cache.batch_size
         if not alone:  # rows that are decoded together have the bits of one thread, as has the last one of the prompt
             plan = [Shape(1, shape.threads or 1) if shape.rows == 1 else shape for shape in plan]
@@ -124,7 +124,7 @@ class CacheSource(Source):
 
     # --- prompts -----------------------------------------------------------------------------------------------------
 
-    def prefill(self, runs: Collection[Running]) -> Iterator[Prefilling | Failure]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Prefilling | Failure]:
         """Decode the prompts.
 
         Raises:
@@ -147,7 +147,7 @@ class CacheSource(Source):
         if lane is not None:
             lane.prefill = record
             return
-        self._prompts[tuple(ids)] = _Prompt(MAIN, record, cache.logits().copy(), us)
+        self._prompts[tuple(ids)] = _Prompt(MAIN, record, cache.read_logits().copy(), us)
         for run in list(runs):
             if run.over:
                 continue
@@ -171,7 +171,7 @@ class CacheSource(Source):
                 raise ContextFull
             shapes = _first_shapes(before.record, at)
             reused = min(before.record.reused, at)
-            lane.begin(before.sequence, at)
+            lane.begin_sequence(before.sequence, at)
             us = 0
             while at < len(ids):
                 count = min(cache.batch_size, len(ids) - 1 - at) or 1
@@ -185,23 +185,23 @@ class CacheSource(Source):
             self._prompts[tuple(ids)] = _Prompt(lane.sequence, record, rows[0].copy(), us)
         prompt = self._prompts[tuple(ids)]
         if lane.own is None:
-            lane.begin(prompt.sequence, len(ids))
-        lane.take(prompt.row[None], prompt.decode_us)
+            lane.begin_sequence(prompt.sequence, len(ids))
+        lane.take_rows(prompt.row[None], prompt.decode_us)
         lane.prefill, lane.prefill_ms = prompt.record, prompt.record.ms
 
-    def join(self, run: Running) -> None:
+    def join_run(self, run: Running) -> None:
         """Give a reply that joins the cells of another one, or of a prompt."""
         run.lane.exact = self._exact
         if tuple(run.ids) in self._prompts:
             deque(self._place_prompt(run), maxlen=0)
         elif self._prompts:  # else it gets its prompt with the others
-            _lane_of(run).begin(*self._cache.nearest(run.ids))
+            _lane_of(run).begin_sequence(*self._cache.find_nearest(run.ids))
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 
-    def accept(self, run: Running) -> bool:
+    def accept_token(self, run: Running) -> bool:
         """Return whether the newest token of a reply was drafted, so that nothing has to be decoded for it."""
-        return run.waits is Wait.TOKEN and _lane_of(run).accept(run.ids[-1])
+        return run.waits is Wait.TOKEN and _lane_of(run).accept_token(run.ids[-1])
 
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> list[Failure]:
         """Decode the newest token of each of these `runs`, with the drafts behind it; `running` are all."""
@@ -214,7 +214,7 @@ class CacheSource(Source):
             return [Failure(running, full)]
         except Aborted as aborted:
             for run in runs:
-                _lane_of(run).drafts.cut()
+                _lane_of(run).drafts.cut_ahead()
             return [Failure(runs, aborted)]
         self.steps += 1
         return []
@@ -225,18 +225,18 @@ class CacheSource(Source):
         ahead: list[int] = []
         if drafts.begun:
             drafts.limit = cache.rows_drafted_alike - 1 if lane.exact else MOST_DRAFTED
-            ahead = drafts.propose(run.ids, run.left - 1, self._learned.times(cache.threads))
+            ahead = drafts.propose_tokens(run.ids, run.left - 1, self._learned.read_times(cache.threads))
         lane.decode_us = read_rows(cache, tuner, run.ids, Shape(1 + len(ahead)), ahead=ahead)[1]
         if drafts.begun:
-            self._learned.times(cache.threads).add(1 + len(ahead), lane.decode_us)
-            drafts.decoded(lane.decode_us)
+            self._learned.read_times(cache.threads).add(1 + len(ahead), lane.decode_us)
+            drafts.count_decoded(lane.decode_us)
         run.waits = None
 
     def _decode_batch(self, runs: Sequence[Running], running: Sequence[Running]) -> None:
         cache, count = self._cache, len(runs)
         lanes = [_lane_of(run) for run in runs]
         for run, lane in zip(runs, lanes, strict=True):
-            lane.settle(len(run.ids) - 1)
+            lane.settle_drafts(len(run.ids) - 1)
         wanted = [lane.wanted or [(lane.sequence, run.ids[-1])] for run, lane in zip(runs, lanes, strict=True)]
         if cache.free < sum(map(len, wanted)):
             used = f"{cache.capacity - cache.free} of {cache.capacity}"
@@ -245,15 +245,15 @@ class CacheSource(Source):
         most = max(min(MOST_ROWS // count - 1, room // count), 0)
         times = self._times_of(count)
         for run, lane, rows in zip(runs, lanes, wanted, strict=True):
-            ahead = lane.drafts.propose(run.ids, min(most, run.left - 1), times)
+            ahead = lane.drafts.propose_tokens(run.ids, min(most, run.left - 1), times)
             rows += [(lane.sequence, token) for token in ahead]
         logits, us = self.decode_rows([row for rows in wanted for row in rows], self._most)
         if len(logits) % count == 0:
             times.add(len(logits) // count, us)
         at = 0
         for run, lane, rows in zip(runs, lanes, wanted, strict=True):
-            lane.take(logits[at : at + len(rows)], us)
-            lane.drafts.decoded(us)
+            lane.take_rows(logits[at : at + len(rows)], us)
+            lane.drafts.count_decoded(us)
             if lane.prefill is None:  # a reply that joined: its last id was decoded with the others
                 lane.prefill_ms = us / 1e3
                 lane.prefill = Prefill(len(run.ids), len(run.ids) - 1, [1], lane.prefill_ms, [1])
@@ -282,32 +282,32 @@ class CacheSource(Source):
         while logits is None:
             threads = min(cache.loaded[1], tuner.limit) if cache.adaptable[1] > 1 else cache.loaded[1]
             with suppress(OutOfTime):
-                logits = cache.decode_rows(rows, threads, tuner.allowed() if several else inf, every)
+                logits = cache.decode_rows(rows, threads, tuner.limit_seconds() if several else inf, every)
             before, now = now, perf_counter()
             if several:
-                tuner.observe(threads, (now - before) * 1e6)
+                tuner.observe_step(threads, (now - before) * 1e6)
         return logits, int((now - begun) * 1e6)
 
     def _times_of(self, count: int) -> BatchTimes:
         """Return what batches cost in which so many replies have some rows each, in units of one with a row each."""
         if count not in self._times:
-            times = self._learned.times(self._cache.loaded[1])
+            times = self._learned.read_times(self._cache.loaded[1])
 
             def step(rows: int) -> float:
-                return sum(times.of(min(self._most, rows - at)) for at in range(0, rows, self._most))
+                return sum(times.read_cost(min(self._most, rows - at)) for at in range(0, rows, self._most))
 
             several = {n: step(n * count) / step(count) for n in range(2, MOST_ROWS // count + 1)}
             self._times[count] = BatchTimes((several or {2: 2.0}) if times.measured else {})
         return self._times[count]
 
-    def sequence(self, number: int) -> int | None:
+    def find_sequence(self, number: int) -> int | None:
         """Return the sequence that holds a reply of the group, but for its last token; None once its cells are gone."""
         sequence, ids = self._ended.get(number, (MAIN, None))
         return sequence if ids is not None and self._cache.sequences.get(sequence) is ids else None
 
     def close(self, runs: Collection[Running]) -> None:
         """End it: the next request begins with as many threads as are best, whatever a script or a trial had set."""
-        self._tuner.rest()
+        self._tuner.drop_trial()
         self._cache.limit_threads(self._tuner.limit)
         for run in runs:
             lane = _lane_of(run)
@@ -359,13 +359,13 @@ def read_rows(
     while True:
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
         try:
-            allowed = tuner.allowed(shape.rows) if tuner is not None else inf
+            allowed = tuner.limit_seconds(shape.rows) if tuner is not None else inf
             decoded = cache.read(ids, shape, allowed, ahead)
         except OutOfTime:
             too_long = True
         before, now = now, perf_counter()
         if tuner is not None:
             us = (now - before) * 1e6
-            cache.limit_threads(tuner.observe(threads, us, shape.rows, shape.rows if too_long else following))
+            cache.limit_threads(tuner.observe_step(threads, us, shape.rows, shape.rows if too_long else following))
         if not too_long:
             return decoded, int((now - begun) * 1e6)

@@ -52,14 +52,14 @@ class Learned:
         self.model: DraftModel | None = None
         self._times: dict[int, BatchTimes] = {}
         if measured is not None:
-            self.know(measured)
+            self.learn_measured(measured)
 
-    def know(self, measured: Measurement) -> None:
+    def learn_measured(self, measured: Measurement) -> None:
         """Restart from measured batch costs, if there are some."""
         if measured.batch_times:
             self._times[measured.threads] = BatchTimes(measured.batch_times)
 
-    def times(self, threads: int) -> BatchTimes:
+    def read_times(self, threads: int) -> BatchTimes:
         """Return the costs of batches with so many threads."""
         return self._times.setdefault(threads, BatchTimes())
 
@@ -78,13 +78,13 @@ class NoDrafts:
             return ""
         return self.why or ("no text repeats" if self.settings.always else "no guess was likely enough to pay")
 
-    def follow(self, reply: ReplyControls) -> None:
+    def follow_reply(self, reply: ReplyControls) -> None:
         """Draft for this reply."""
 
-    def set(self, settings: DraftSettings) -> None:
+    def set_settings(self, settings: DraftSettings) -> None:
         """Use these settings from the next token on."""
 
-    def of(self, token: int) -> Draft | None:
+    def find_draft(self, token: int) -> Draft | None:
         """Return the draft of the present step, in which this token is drawn."""
         return None
 
@@ -116,7 +116,7 @@ class Speculation(NoDrafts):
         self.limit = MOST_DRAFTED
         """The most tokens ahead whose rows have the bits that the reply promised."""
         if draft is not None:
-            self.set(draft)
+            self.set_settings(draft)
             if self.settings is not None and not model.can_rewind and draft.by != "auto":
                 raise EngineError("capability", self.why, "turn drafts off")
 
@@ -125,16 +125,16 @@ class Speculation(NoDrafts):
         """The most tokens of a draft, by the settings."""
         return min(self.settings.most, MOST_DRAFTED) if self.settings is not None else 0
 
-    def follow(self, reply: ReplyControls) -> None:
+    def follow_reply(self, reply: ReplyControls) -> None:
         self._reply = reply
 
-    def set(self, settings: DraftSettings) -> None:
+    def set_settings(self, settings: DraftSettings) -> None:
         self.settings, self.why = None, ""
         if settings.on:
             self.settings, self.begun = settings, True
             self.why = self._explain_rest()
 
-    def of(self, token: int) -> Draft | None:
+    def find_draft(self, token: int) -> Draft | None:
         """Return the draft of the present step, in which this token is drawn; None behind its end."""
         drafted, at = self._round, self._at
         if at >= len(drafted):
@@ -143,7 +143,7 @@ class Speculation(NoDrafts):
         names = [DraftToken(i, self._model.name(i)) for i in tokens]
         return Draft(self._by, drafted[at] == token, names, 0 if at else self._us)
 
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+    def propose_tokens(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
         """Return at most so many tokens to decode ahead of the last id; the round before is over.
 
         `times` are those of a batch in which each reply has so many rows. What is drafted is what the drafter says who expects
@@ -165,15 +165,15 @@ class Speculation(NoDrafts):
             with self._no_more_on_failure(drafter):
                 if last is not None:
                     mine = drafter.by == self._by
-                    drafter.learn(
+                    drafter.learn_round(
                         ids, last._replace(drafted=mine * last.drafted, accepted=mine * accepted), self.most, times
                     )
                 if most:
-                    expected.append((drafter.expects(most, times), drafter))
+                    expected.append((drafter.expect_speedup(most, times), drafter))
         for worth, drafter in sorted(expected, key=itemgetter(0), reverse=True):
             if worth > 0 and not self._round:
                 with self._no_more_on_failure(drafter):
-                    self._round = self._cut_draft(drafter.propose(ids, most, times)[:most])
+                    self._round = self._cut_draft(drafter.propose_ids(ids, most, times)[:most])
                     self._by = drafter.by
         self.why = self._explain_rest()
         self._spent += int((perf_counter() - begun) * 1e6)
@@ -181,7 +181,7 @@ class Speculation(NoDrafts):
             self._us, self._spent = self._spent, 0
         return self._round
 
-    def decoded(self, us: int) -> None:
+    def count_decoded(self, us: int) -> None:
         """Take in that the batch with the proposed tokens took `us` microseconds."""
         count = len(self._round)
         self._last = Verified(1 + count, us, count)
@@ -189,21 +189,21 @@ class Speculation(NoDrafts):
             self.drafted += count
             self.rounds += 1
 
-    def advance(self, token: int) -> int | None:
+    def advance_row(self, token: int) -> int | None:
         """Return the row after this token, counted from that of the last decode; None if it is not in the batch."""
         if self._at >= len(self._round) or self._round[self._at] != token:
             return None
         self._at += 1
         return self._at
 
-    def cut(self) -> None:
+    def cut_ahead(self) -> None:
         """Forget the tokens ahead: their rows are lost."""
         del self._round[self._at :]
 
-    def end(self) -> None:
+    def end_reply(self) -> None:
         """Free what drafted: the reply is over."""
         if self._by_model is not None:
-            self._by_model.end()
+            self._by_model.end_reply()
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
@@ -216,14 +216,14 @@ class Speculation(NoDrafts):
             drafters.append(self._ngrams)
         model = self._learned.model if self._alone else None
         if self._by_model is not None and self._by_model is not model:
-            self._by_model.end()
+            self._by_model.end_reply()
             self._by_model = None
             self._failed.pop("model", None)
         wanted = by in ("model", "auto") and "model" not in self._failed
         if wanted and model is not None and self._reply is not None:
             if self._by_model is None:
                 self._by_model = model
-                model.begin(self._reply, self._seed, self._begin, ids)
+                model.begin_reply(self._reply, self._seed, self._begin, ids)
             self._by_model.limited = by == "auto"
             drafters.append(self._by_model)
         for drafter in drafters:

@@ -18,7 +18,7 @@ class Speller:
     def __init__(self, model: Vocabulary) -> None:
         self._model = model
 
-    def spellings(self, text: str) -> list[Spelling]:
+    def spell_variants(self, text: str) -> list[Spelling]:
         """Spell a word with and without a leading space, as written, in lower case, capitalised and in upper case."""
         word = text.strip()
         if not word:

@@ -27,11 +27,11 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from termchat.decoding.deadline import deadline
+from termchat.decoding.deadline import interrupt_after
 from termchat.decoding.escapes import well_formed
 from termchat.engine.llama.marking import MarkedMessages, as_drawn, ids_of_replies
 from termchat.engine.llama.model import LSTRIP, RSTRIP
-from termchat.engine.llama.sandbox import last_resort, memory
+from termchat.engine.llama.sandbox import last_resort, limit_memory
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, Message, Remark
 
@@ -133,7 +133,7 @@ class ChatTemplate:
                 extensions=[loopcontrols, _Generation],
                 keep_trailing_newline=False,
             )
-            environment.filters["tojson"] = self._tojson
+            environment.filters["tojson"] = self._format_json
             used = find_undeclared_variables(environment.parse(model.template))
             self._template = environment.from_string(model.template)
         self._switch = next((name for name in SWITCHES if name in used), "")
@@ -150,7 +150,7 @@ class ChatTemplate:
         """Whether it can turn the model's thoughts on and off."""
         return bool(self._switch) or self._words
 
-    def prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
+    def render_prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
         """Return the whole prompt, up to the reply of the assistant. `think` as in `Render`.
 
         Raises:
@@ -165,17 +165,17 @@ class ChatTemplate:
         for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             self._mark = marked.mark
-            parts = marked.parts(self._render_text(marked.messages, think, parts=self._takes_parts))
-            if not (lost := marked.lost(parts)):
+            parts = marked.cut_parts(self._render_text(marked.messages, think, parts=self._takes_parts))
+            if not (lost := marked.find_lost(parts)):
                 break
             replies = {} if attempt else {number: ids for number, ids in replies.items() if number not in lost}
-        ids, after = self._assemble(messages, replies, parts, marked.mark)
+        ids, after = self._assemble_ids(messages, replies, parts, marked.mark)
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)
             after += 1
         return RenderedPrompt(ids, after if replies else None, remark)
 
-    def _assemble(
+    def _assemble_ids(
         self, messages: list[Message], replies: Mapping[int, list[int]], parts: list[str | int], mark: str
     ) -> tuple[list[int], int]:
         """Return the ids of a rendered prompt, and how many of them the last reply ends with."""
@@ -188,7 +188,7 @@ class ChatTemplate:
             if isinstance(number, int):
                 text, own = self._before_reply(messages[number], replies[number], text, str(parts[-1]), mark)
             key = text, mark, bool(ids)
-            self._tokenized[key] = known[key] if key in known else self._tokenize(text, mark, follows=bool(ids))
+            self._tokenized[key] = known[key] if key in known else self._tokenize_marked(text, mark, follows=bool(ids))
             ids += self._tokenized[key]
             ids += own
             after = len(ids) if own else after
@@ -199,12 +199,14 @@ class ChatTemplate:
     ) -> tuple[str, list[int]]:
         """Return the template's text before a reply, and the reply's ids: with its thoughts where the template has them."""
         if reply.thinking:
-            head = b"".join(map(self._model.spelled, reply.ids[: len(reply.ids) - len(own)])).decode("utf-8", "replace")
+            head = b"".join(map(self._model.spell_token, reply.ids[: len(reply.ids) - len(own)])).decode(
+                "utf-8", "replace"
+            )
             without = _without_end(before, head, mark)
             return (before, own) if without is None else (without, reply.ids)
         return as_drawn(before, prompt), own
 
-    def _tokenize(self, text: str, mark: str, *, follows: bool) -> list[int]:
+    def _tokenize_marked(self, text: str, mark: str, *, follows: bool) -> list[int]:
         """Tokenize a text; one that `follows` ids has no space that some tokenizers put before a text."""
         guarded = follows and self._puts_space
         if mark not in text and not self._has_short and not guarded:
@@ -231,9 +233,9 @@ class ChatTemplate:
                 before = runs[i - 1] if i else None
                 after = runs[i + 1] if i + 1 < len(runs) else None
                 run = run.replace(mark, "")
-                if isinstance(before, int) and model.attributes(before) & RSTRIP:
+                if isinstance(before, int) and model.read_attributes(before) & RSTRIP:
                     run = run.lstrip()
-                if isinstance(after, int) and model.attributes(after) & LSTRIP:
+                if isinstance(after, int) and model.read_attributes(after) & LSTRIP:
                     run = run.rstrip()
                 ids += self._tokenize_plain(run, guarded=guarded and not i) if run else []
         return ids
@@ -270,7 +272,7 @@ class ChatTemplate:
             "add_generation_prompt": True,
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
-            "raise_exception": _refuse,
+            "raise_exception": _raise_refusal,
             "strftime_now": _format_now,
             "tools": None,
             "documents": None,
@@ -313,7 +315,7 @@ class ChatTemplate:
         """Whether the tokenizer puts a space before a text."""
         return b"".join(map(self._model.piece, self._guard)) != _GUARD.encode()
 
-    def _tojson(
+    def _format_json(
         self, value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None,
         sort_keys: bool = False,
     ) -> str:  # fmt: skip
@@ -332,7 +334,7 @@ def _limit_template(complaint: str) -> Iterator[None]:
         EngineError: it takes more, or raises anything at all.
     """
     try:
-        with memory(MEMORY), deadline(DEADLINE), last_resort(STUCK):
+        with limit_memory(MEMORY), interrupt_after(DEADLINE), last_resort(STUCK):
             yield
     except EngineError:
         raise
@@ -384,5 +386,5 @@ def _format_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _refuse(message: str) -> NoReturn:
+def _raise_refusal(message: str) -> NoReturn:
     raise TemplateError(message)

@@ -174,11 +174,11 @@ class ThreadTuner:
         """Whether a trial is under way."""
         return self._trial is not None
 
-    def rest(self) -> None:
+    def drop_trial(self) -> None:
         """Give up the trial of a reply that ended."""
         self._trial = None
 
-    def allowed(self, rows: int = 1) -> float:
+    def limit_seconds(self, rows: int = 1) -> float:
         """Return the seconds after which the next step, of so many rows, surely has too many threads; inf if it never has."""
         batch, trial = rows > 1, self._trial
         present = min(self._loaded[batch], self._limit)
@@ -193,13 +193,13 @@ class ThreadTuner:
         ]
         return min(known[: 1 + batch]) * rows / 1e6
 
-    def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
+    def observe_step(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
         """Count a step of `rows` rows that took `us` microseconds with so many threads; return the new `limit`.
 
         `following` is the number of rows of the next step; they are the same if it was broken off, since it took longer than
         `allowed`.
         """
-        batch, stalled, trial = rows > 1, us / 1e6 > self.allowed(rows), self._trial
+        batch, stalled, trial = rows > 1, us / 1e6 > self.limit_seconds(rows), self._trial
         if self._loaded[batch] > 1 and (not batch or rows >= self.FULL or stalled):
             self._times[batch, threads].append(us / rows)
             if trial is not None and (trial.batch, trial.threads) == (batch, threads):

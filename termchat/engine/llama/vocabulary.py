@@ -46,7 +46,7 @@ class Vocabulary(ABC):
     """What is added to the logits of tokens by these logit biases; raises EngineError where an id is not in the vocabulary."""
 
     def __init__(self) -> None:
-        self.bias = lru_cache(8)(self._bias)
+        self.bias = lru_cache(8)(self._sum_biases)
 
     def make_chain(
         self, samplers: SamplerSettings, past: Sequence[int], state: Mapping[str, float] = MappingProxyType({})
@@ -83,11 +83,11 @@ class Vocabulary(ABC):
         """A line about the model, such as "llama 135M Q4_1"."""
 
     @abstractmethod
-    def metadata(self, key: str) -> str | None:
+    def read_metadata(self, key: str) -> str | None:
         """Return the value of a key of its file, if it is known."""
 
     @abstractmethod
-    def attributes(self, token: int) -> int:
+    def read_attributes(self, token: int) -> int:
         """Return llama.cpp's attribute bits of a token."""
 
     @abstractmethod
@@ -102,25 +102,25 @@ class Vocabulary(ABC):
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         """Return the ids of a text. `special` recognises control tokens in it; `begin` adds the token that begins a text."""
 
-    def spelled(self, token: int) -> bytes:
+    def spell_token(self, token: int) -> bytes:
         """Return the bytes of a token; of a control token its name."""
         return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
 
     def spell_all(self) -> list[bytes]:
         """Return the bytes of all tokens, of control tokens their names."""
-        return [self.spelled(token) for token in range(self.n_vocab)]
+        return [self.spell_token(token) for token in range(self.n_vocab)]
 
     def name(self, token: int) -> str:
         """Return the label of a token: its text, with U+FFFD for bytes that are no text alone; of a control token its name."""
         return self.names[token]
 
-    def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
+    def _sum_biases(self, written: tuple[str, ...]) -> Mapping[int, float]:
         """Sum the biases of tokens: bans of the model's suppressed tokens, and the `written` ones (`decoding.biases`).
 
         Raises:
             EngineError: an id is not in the vocabulary.
         """
-        if (unknown := biases.unknown(written, self.n_vocab)) is not None:
+        if (unknown := biases.find_unknown(written, self.n_vocab)) is not None:
             raise EngineError(
                 "logit_bias",
                 f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
@@ -129,7 +129,7 @@ class Vocabulary(ABC):
         values = [(self.suppressed, biases.BANNED)]
         for what, value in map(biases.parse, written):
             values.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
-        return biases.added(values)
+        return biases.sum_biases(values)
 
     def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
         """Return the sums of `bias` token by token, for records."""

@@ -68,7 +68,7 @@ Find = Callable[[ModelSpec], tuple[ModelSpec, dict[str, Any]]]
 """What to load for a model that another machine asks for, and the knobs recommended for it. Raises `EngineError`."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -84,12 +84,12 @@ class Inbox:
         self._work: deque[tuple[int, Command, float]] = deque()
         self._steer: deque[tuple[int, Steer]] = deque()
         self._ready = threading.Condition()
-        self.on_cancel: Callable[[], None] = _nothing
-        self.on_work: Callable[[], None] = _nothing
+        self.on_cancel: Callable[[], None] = _do_nothing
+        self.on_work: Callable[[], None] = _do_nothing
         self.beaten = threading.Event()
         threading.Thread(target=self._read_commands, name="inbox", daemon=True).start()
 
-    def next(self) -> tuple[int, Command, float]:
+    def wait_command(self) -> tuple[int, Command, float]:
         """Wait for work; return its number, command, and the `perf_counter` of its arrival."""
         with self._ready:
             while not self._work:
@@ -119,7 +119,7 @@ class Inbox:
         while self._steer and self._steer[0][0] < number:
             self._steer.popleft()
 
-    def steering(self) -> Steer | None:
+    def poll_steer(self) -> Steer | None:
         """Return the next command for the running reply."""
         return self._steer.popleft()[1] if self._steer else None
 
@@ -127,7 +127,7 @@ class Inbox:
         frames = wire.Frames(wire.COMMANDS)
         try:
             while data := os.read(self._descriptor, 1 << 16):
-                for number, command in frames.feed(data):
+                for number, command in frames.feed_bytes(data):
                     with self._ready:
                         if isinstance(command, Steer):
                             self._steer.append((number, command))
@@ -165,7 +165,7 @@ class Worker:
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
-            work = self._inbox.next()
+            work = self._inbox.wait_command()
             self._doing = True
             self._do_work(*work)
             self._doing = False
@@ -185,7 +185,7 @@ class Worker:
             if isinstance(command, Generate):
                 self._generate_replies(number, command, arrived)
             else:
-                self._send_events(number, self._answer(number, command))
+                self._send_events(number, self._answer_command(number, command))
         except EngineError as error:
             self._send_events(number, Failed(error.kind, error.message, error.hint))
         except MemoryError:
@@ -203,7 +203,7 @@ class Worker:
             what = f"a model on a server cannot {refused[kind]}"
             raise EngineError("capability", what, "load one on this machine for that")
 
-    def _answer(self, number: int, command: Command) -> Event:
+    def _answer_command(self, number: int, command: Command) -> Event:
         if isinstance(command, Load):
             return self._load_model(number, command)
         if isinstance(command, Probe):
@@ -211,32 +211,38 @@ class Worker:
 
             native.start()
             compiled = observe.load() is not None
-            return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
+            return Probed(
+                native.read_version(),
+                offload.describe_system(),
+                offload.list_backends(),
+                offload.list_devices(),
+                compiled,
+            )
         if isinstance(command, LoadDraft):
             return self._load_draft(number, command.spec)
         session = self._require_session()
         if isinstance(command, Tokenize):
-            return session.describe(session.model.tokenize(command.text, special=False, begin=command.begin))
+            return session.describe_ids(session.model.tokenize(command.text, special=False, begin=command.begin))
         if isinstance(command, Describe):
-            return session.describe(command.ids)
+            return session.describe_ids(command.ids)
         if isinstance(command, Spell):
-            return Spelled(session.speller.spellings(command.text))
+            return Spelled(session.speller.spell_variants(command.text))
         if isinstance(command, Render):
             return session.render(command)
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):
-            return session.keep(command.reply)
+            return session.keep_reply(command.reply)
         if isinstance(command, MeasureBatches):
             return self._measure_batches(session, command)
         alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
-            token, recomputed = session.inspect(command, alone=alone, wanted=wanted)
+            token, recomputed = session.inspect_step(command, alone=alone, wanted=wanted)
             return Inspected(token, recomputed)
         if isinstance(command, Explain):
-            return session.explain(command, alone=alone, wanted=wanted)
+            return session.explain_step(command, alone=alone, wanted=wanted)
         if isinstance(command, Score):
-            return session.score(
+            return session.score_reply(
                 command, alone=alone, wanted=wanted, progress=lambda *parts: self._send_events(number, Scoring(*parts))
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
@@ -249,9 +255,9 @@ class Worker:
             if self._inbox.has_work():
                 session.cache.abort.set()
         try:
-            return BatchesMeasured(session.measure(command))
+            return BatchesMeasured(session.measure_batches(command))
         finally:
-            self._inbox.on_work = _nothing
+            self._inbox.on_work = _do_nothing
             session.cache.abort.clear()
 
     def _load_draft(self, number: int, spec: ModelSpec | None) -> DraftLoaded:
@@ -265,16 +271,16 @@ class Worker:
 
     def _load_model(self, number: int, command: Load) -> Loaded:
         if self._session is not None:
-            self._inbox.on_cancel = _nothing
+            self._inbox.on_cancel = _do_nothing
             self._session.close()
             self._session = None
         spec, recommended = self._find(command.spec) if self._find is not None else (command.spec, {})
         self._session = self._open(spec, lambda fraction: self._send_events(number, Progress(fraction)))
-        self._inbox.on_cancel = self._session.abort
+        self._inbox.on_cancel = self._session.abort_decode
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         gc.enable()
-        return Loaded(msgspec.structs.replace(self._session.info(), recommended=recommended))
+        return Loaded(msgspec.structs.replace(self._session.build_info(), recommended=recommended))
 
     def _require_session(self) -> ModelSession:
         if self._session is None:
@@ -291,7 +297,7 @@ class Worker:
         inbox.drop_older(number)
         self._replying = True
         try:
-            for events in session.generate(command, inbox.steering, wait, arrived):
+            for events in session.generate(command, inbox.poll_steer, wait, arrived):
                 self._send_events(number, *events)
                 while (other := inbox.between_tokens()) is not None:
                     self._do_work(*other)

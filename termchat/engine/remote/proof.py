@@ -89,7 +89,7 @@ def is_lifting(samplers: SamplerSettings) -> bool:
 def is_absolute(samplers: SamplerSettings) -> bool:
     """Whether a stage depends on the sign of logits, which probabilities do not tell."""
     stages = chain_of(samplers)
-    return samplers.repeat_penalty != 1 and any(s.name == "penalties" and s.active(samplers) for s in stages)
+    return samplers.repeat_penalty != 1 and any(s.name == "penalties" and s.is_active(samplers) for s in stages)
 
 
 def needed(samplers: SamplerSettings, n_vocab: int, moving: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 
 from termchat.decoding.records import Failed
 from termchat.engine.abilities import EngineAbilities
-from termchat.engine.address import EngineAddress, ServerKind, called
+from termchat.engine.address import EngineAddress, ServerKind, name_model
 from termchat.engine.port import EngineError
 from termchat.engine.remote.server_answers import BadAnswer, Count, Name, Phrase, convert, read_json, read_part
 
@@ -92,7 +92,7 @@ class ServedEntry(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name by which it is shown."""
-        return called(self.id)
+        return name_model(self.id)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class ServedVocabulary(Vocabulary):
     @property
     def grammars(self) -> Grammars:
         if self._grammars is None:
-            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
+            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spell_token, self.is_control)
         return self._grammars
 
     def identify(self, facts: str) -> None:
@@ -62,7 +62,7 @@ class ServedVocabulary(Vocabulary):
     def label(self, token: int) -> str:
         return self._control[token] if token in self._control else self._pieces[token].decode("utf-8", "replace")
 
-    def metadata(self, key: str) -> str | None:
+    def read_metadata(self, key: str) -> str | None:
         return None
 
     def piece(self, token: int) -> bytes:

@@ -90,7 +90,7 @@ class ServerCells:
         """The server has read these ids for us, in whatever slot."""
         self._there = list(ids)
 
-    def logits(self) -> Row:
+    def read_logits(self) -> Row:
         return self.row
 
     def read(self, ids: list[int]) -> Iterator[Timings]:
@@ -142,7 +142,7 @@ class ServerCells:
             self.row = self._row_of(self.known, self._constant(self.ids, self.known, samplers) or 0.0)
             self.lifted = True
 
-    def peek(self, ids: list[int]) -> Row:
+    def peek_logits(self, ids: list[int]) -> Row:
         for _ in self.reading_aside(ids):
             pass
         return self.row_aside(ids)
@@ -163,7 +163,7 @@ class ServerCells:
 
     def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
         for at in range(row + 1, len(ids)):
-            yield self.peek(ids[:at])[None]
+            yield self.peek_logits(ids[:at])[None]
 
     def _read_pieces(self, ids: list[int]) -> Iterator[Timings]:
         """Has the server read all but the last id."""

@@ -75,7 +75,7 @@ class ServerSession(ModelQueries):
         self._client.close()
         self.model.close()
 
-    def info(self) -> ModelInfo:
+    def build_info(self) -> ModelInfo:
         model, cells, found = self.model, self.cache, self._server.model
         return info_of(
             model,
@@ -95,24 +95,24 @@ class ServerSession(ModelQueries):
         """Yield the events of one reply or many; see `Scheduler.records`."""
         cells, scorer, group = self.cache, self._scorer, command.group
         cells.abort.clear()
-        scheduler = Scheduler(ServerSource(cells, command, scorer.row), command, arrived, self.larger_context)
+        scheduler = Scheduler(ServerSource(cells, command, scorer.read_row), command, arrived, self.larger_context)
         if group is not None:
             self._group = scheduler
             yield from scheduler.records(poll, wait)
             return
         reply = command.replies[0]
-        scorer.follow(reply.ids, reply.done, keep=command.keep_logits)
+        scorer.follow_reply(reply.ids, reply.done, keep=command.keep_logits)
         self._kept_as = self._look(reply.samplers)
         for events in scheduler.records(poll, wait):
             yield events
             for event in events:
                 if isinstance(event, Token):
-                    scorer.keep(event.id)
+                    scorer.keep_row(event.id)
                     yield [*self._slow()]
                 elif isinstance(event, SettingsRecord) and self._look(event.samplers) != self._kept_as:
                     self._kept_as = None
 
-    def keep(self, walk: int) -> Kept:
+    def keep_reply(self, walk: int) -> Kept:
         """See `Keep`: the server finds the slot that has read the ids of the walk by itself.
 
         Raises:
@@ -132,15 +132,15 @@ class ServerSession(ModelQueries):
             what = f"{why} needs all {n_vocab:,} tokens of the server for each one that is drawn, which is slow"
             yield Noted(Remark(what, "let top_k, top_p or min_p come first, or use a model on this machine"))
 
-    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+    def inspect_step(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         self._look_as(0, command.samplers)
-        return super().inspect(command, alone=alone, wanted=wanted)
+        return super().inspect_step(command, alone=alone, wanted=wanted)
 
-    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+    def explain_step(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         self._look_as(0, command.samplers)
-        return super().explain(command, alone=alone, wanted=wanted)
+        return super().explain_step(command, alone=alone, wanted=wanted)
 
-    def score(
+    def score_reply(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
         look = self._look(command.samplers) if command.constraint is None else None
@@ -148,7 +148,7 @@ class ServerSession(ModelQueries):
             # The rows at hand do not hold what these settings look at.
             self._scorer, self._kept_as = Scorer(self.cache), look
         self._look_as(0 if look is None else look[0], command.samplers)
-        return super().score(command, alone=alone, progress=progress, wanted=wanted)
+        return super().score_reply(command, alone=alone, progress=progress, wanted=wanted)
 
     def _look(self, samplers: SamplerSettings) -> Look | None:
         """How many candidates every row needs for these settings, and the penalties that it was made absolute for; None where
@@ -164,7 +164,9 @@ class ServerSession(ModelQueries):
         if self.cache.aside != look:
             self.cache.aside, self._asked = look, None
 
-    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+    def _compute_logits(
+        self, ids: list[int], alone: bool, wanted: Callable[[], bool]
+    ) -> tuple[NDArray[np.float32], bool]:
         cells = self.cache
         if alone:
             cells.abort.clear()

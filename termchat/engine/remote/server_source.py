@@ -57,12 +57,12 @@ class ServerLane(Lane):
         self.least = known.least
         return msgspec.structs.replace(drawn, p_end=known.p_end[1], state=drawn.state | {TAIL: cells.tail})
 
-    def row(self, reply: Reply, chain: Chain) -> Row:
+    def find_row(self, reply: Reply, chain: Chain) -> Row:
         """Return the row, with as many candidates as prove what is drawn."""
         suffice(self.cells, chain, reply.controls.rules, reply.mask, reply.controls.forced)
         return self._take_row()
 
-    def take(self, ids: list[int], known: Shortlist, timings: Timings, seconds: float) -> None:
+    def take_rows(self, ids: list[int], known: Shortlist, timings: Timings, seconds: float) -> None:
         """Take what the server told of these ids."""
         self.cells.take(ids, known)
         self.decode_us = int(seconds * 1e6)
@@ -88,12 +88,12 @@ class ServerSource(Source):
         if self._alone:
             return ServerLane(self._cells, self._take_row, alone=True)
         cells = self._cells.beside()
-        return ServerLane(cells, cells.logits, alone=False)
+        return ServerLane(cells, cells.read_logits, alone=False)
 
-    def plan(self, runs: Sequence[Running]) -> None:
+    def plan_prompts(self, runs: Sequence[Running]) -> None:
         self._ids = list(runs[0].request.ids)
 
-    def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
         cells, begun = self._cells, perf_counter()
         shapes = [] if self._alone else (yield from self._read_in_slots(len(runs)))
         now = perf_counter()
@@ -158,7 +158,7 @@ class ServerSource(Source):
         what = f"{self._cells.server.client.shown} does not keep what its idle slots hold: the walks come one after the other"
         return Noted(Remark(what, "start the server with a --parallel of its own to have them run together"))
 
-    def join(self, run: Running) -> None:
+    def join_run(self, run: Running) -> None:
         if self._prompt is not None and len(run.request.ids) <= len(self._ids):
             self._share(_lane_of(run))
 
@@ -186,7 +186,7 @@ class ServerSource(Source):
             for run, own, (known, timings) in zip(turn, ids, answers, strict=True):
                 lane = _lane_of(run)
                 again.append(timings.prompt_n - lane.cells.to_read(own))
-                lane.take(own, known, timings, seconds)
+                lane.take_rows(own, known, timings, seconds)
                 run.waits = None
             if len(turn) > 1 and self._forgot(again):
                 yield self._note_turns()
@@ -235,7 +235,7 @@ def suffice(
     """
     samplers, moving = chain.settings, set(chain.moving)
     lifted = proof.is_lifting(samplers) or any(value > 0 for value in chain.biases.values())
-    allowed = None if mask is None else mask.allowed(cells.model.n_vocab)
+    allowed = None if mask is None else mask.unpack_allowed(cells.model.n_vocab)
     while count := proof.more_than(cells.known, samplers, moving, lifted, allowed, forced):
         cells.ask_for(count)
     cells.usual = proof.next_guess(cells.known, samplers, moving, lifted, allowed)

@@ -49,7 +49,7 @@ class ServerVocabulary(ServedVocabulary):
     def description(self) -> str:
         return self._server.model.ftype
 
-    def attributes(self, token: int) -> int:
+    def read_attributes(self, token: int) -> int:
         if token not in self._attributes:
             self._attributes[token] = self._seen_attributes(token)
         return self._attributes[token]

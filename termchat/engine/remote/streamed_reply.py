@@ -61,7 +61,7 @@ class StreamLane(Lane):
         self._seeded_at = -1
         """The step that the seed of the present segment is for."""
 
-    def admit(
+    def admit_settings(
         self, samplers: SamplerSettings, conditions: tuple[Condition, ...], constraint: Constraint | None
     ) -> SamplerSettings:
         """Leave out the knobs that the server lacks; the order stays: a stage that it leaves out is not asked for."""
@@ -85,7 +85,7 @@ class StreamLane(Lane):
             self._seeded_at = controls.step
         return {"seed": f"sent as {seed_of(self._seed, self._seeded_at)}"}
 
-    def hold(self, controls: ReplyControls) -> None:
+    def hold_row(self, controls: ReplyControls) -> None:
         """Hang up: the server need not draw ahead of a reply that waits."""
         if not controls.constrains:  # a constraint would begin anew
             self._hang_up()
@@ -110,7 +110,7 @@ class StreamLane(Lane):
         shapes = [] if known is None else [len(reply.ids) - known]
         self.prefill = Prefill(len(reply.ids), UNKNOWN if known is None else known, shapes, self.prefill_ms)
 
-    def take(self) -> None:
+    def take_rows(self) -> None:
         """Take the token that was drawn last: the next one is due."""
         self._drawn = None
 
@@ -147,7 +147,7 @@ class StreamLane(Lane):
             elif event is None:
                 raise EngineError("internal", "a stream ended without a word", "")
         if controls.waiting:
-            self.hold(controls)
+            self.hold_row(controls)
         drawn, self.least = as_drawn(self._drawn, model, count, reply.step)
         return drawn
 
@@ -156,9 +156,9 @@ class StreamLane(Lane):
         controls = reply.controls
         step, controls.stale = controls.step, True
         if controls.constrains and controls.constraint_begun < step:
-            yield controls.drop(BEGUN_ANEW)
+            yield controls.drop_constraint(BEGUN_ANEW)
         elif self._seeded_at != step:
-            yield controls.record()
+            yield controls.record_settings()
         controls.stale = False
         limit = self.capacity - len(reply.ids)
         if controls.limit is not None:
@@ -203,7 +203,7 @@ class StreamSource(Source):
     def open(self, request: ReplyRequest) -> StreamLane:
         return StreamLane(self._server, request, self._asked_at)
 
-    def prefill(self, runs: Collection[Running]) -> Iterator[Event]:
+    def prefill_prompts(self, runs: Collection[Running]) -> Iterator[Event]:
         for run in list(runs):
             if isinstance(run, Reply) and isinstance(run.lane, StreamLane):
                 yield from run.lane.read(run)
@@ -212,6 +212,6 @@ class StreamSource(Source):
         """The server has decoded when it tells the next token."""
         for run in runs:
             assert isinstance(run.lane, StreamLane)
-            run.lane.take()
+            run.lane.take_rows()
             run.waits = None
         return ()

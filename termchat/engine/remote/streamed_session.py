@@ -43,7 +43,7 @@ class StreamedSession(ModelQueries):
         self._listed: tuple[list[int], set[int], StepListing] | None = None
         progress(1.0)
 
-    def abort(self) -> None:
+    def abort_decode(self) -> None:
         """Ends what is computed; may be called from any thread."""
         self._client.stop()
 
@@ -51,7 +51,7 @@ class StreamedSession(ModelQueries):
         self._client.close()
         self.model.close()
 
-    def info(self) -> ModelInfo:
+    def build_info(self) -> ModelInfo:
         server, model = self.served, self.model
         return info_of(
             model,
@@ -64,8 +64,8 @@ class StreamedSession(ModelQueries):
             remarks=[*remarks_of(model.spec), *server.remarks],
         )
 
-    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
-        return self.served.prompt(messages, think) or super().prompt(messages, think)
+    def render_prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
+        return self.served.prompt(messages, think) or super().render_prompt(messages, think)
 
     def generate(
         self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
@@ -78,7 +78,7 @@ class StreamedSession(ModelQueries):
         source = StreamSource(self.served, arrived)
         yield from Scheduler(source, command, arrived, self.served.abilities.larger_context).records(poll, wait)
 
-    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+    def inspect_step(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """The candidates after `command.ids`; which one the server would draw is not known.
 
         Raises:
@@ -90,7 +90,7 @@ class StreamedSession(ModelQueries):
         drawn, _ = as_drawn(told, self.model, command.candidates, command.done)
         return complete_record(drawn, self.model, len(command.ids)), True
 
-    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+    def explain_step(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         """How likely a token was by the model, beside the one that was drawn; what the server's chain did is not known.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 import termchat
-from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, describe, is_of_text
+from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, format_condition, is_of_text
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
     ABSENT,
@@ -30,7 +30,7 @@ from termchat.decoding.stages import without
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.reply import finish
+from termchat.engine.llama.reply import build_finished
 from termchat.engine.llama.scheduler import Poll
 from termchat.engine.port import Cancel, EngineError, FirstToken, Noted, Remark, ReplyRequest
 from termchat.engine.remote.openai_server import (
@@ -186,7 +186,7 @@ class TextReply:
         return self._parted(chunk)
 
     def _phase(self, data: bytes, chunk: ChatPiece) -> Phase | None:
-        return "thinking" if chunk.thought else self._thoughts.push(data)
+        return "thinking" if chunk.thought else self._thoughts.push_piece(data)
 
     def _parted(self, chunk: ChatPiece) -> list[_Piece]:
         """A text in one piece, or in two where the thoughts end within it."""
@@ -195,7 +195,7 @@ class TextReply:
             return [_Piece(text, "thinking")] if text else []
         begun: Phase | None = "answer"
         for at in range(len(text)):
-            phase = thoughts.push(text[at : at + 1])
+            phase = thoughts.push_piece(text[at : at + 1])
             if phase == "answer":
                 parts = [_Piece(text[:at], "thinking"), _Piece(text[at:], "answer")]
                 return parts if begun == "thinking" else [_Piece(text, "answer")]
@@ -216,17 +216,17 @@ class TextReply:
             came = self._came_at
             seconds = now - came[0] if came else 0.0
             token = self._token(piece, int((now - came[-1]) * 1e6) if came else 0)
-            if rule := self._rules.before(self._step, token, seconds, piece.data):
-                return "rule", describe(rule)
+            if rule := self._rules.check_before(self._step, token, seconds, piece.data):
+                return "rule", format_condition(rule)
             if not came:
                 yield FirstToken((now - self._asked_at) * 1e3)
             came.append(now)
             self._step += 1
-            yield msgspec.structs.replace(token, text=self._gate.push(piece.data))
+            yield msgspec.structs.replace(token, text=self._gate.push_bytes(piece.data))
             if self._gate.stopped_by is not None:
                 return "stop", self._gate.stopped_by
-            if met := self._rules.after(piece.data, sign_of(UNKNOWN, piece.data)):
-                return "rule", describe(met)
+            if met := self._rules.check_after(piece.data, sign_of(UNKNOWN, piece.data)):
+                return "rule", format_condition(met)
         return None
 
     def _token(self, piece: _Piece, us: int) -> Token:
@@ -269,7 +269,7 @@ class TextReply:
     def _finished(self, reason: Reason, detail: str) -> Finished:
         came, usage = self._came_at, self._usage
         prefill_ms = ABSENT if usage is None or usage.prompt_ms is None else usage.prompt_ms
-        finished = finish(reason, detail, self._gate, came, self._asked_at, prefill_ms, None)
+        finished = build_finished(reason, detail, self._gate, came, self._asked_at, prefill_ms, None)
         count = UNKNOWN if usage is None or usage.reply is None else usage.reply
         rate = usage.per_second if usage is not None else None
         if rate is None and count - len(came) in (0, 1):  # a chunk is a token, and the end may be one more

@@ -153,7 +153,7 @@ class VllmStream(StreamingServer):
     def asked(self, segment: Segment) -> dict[str, Any]:
         """The request for a segment."""
         samplers = segment.samplers
-        acts = {stage.name for stage in chain_of(samplers) if stage.active(samplers)}
+        acts = {stage.name for stage in chain_of(samplers) if stage.is_active(samplers)}
         knobs = {
             name: value(samplers) if stage == "temperature" or stage in acts else off
             for name, (stage, value, off) in _KNOBS.items()

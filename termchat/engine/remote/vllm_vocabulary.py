@@ -12,7 +12,7 @@ import re
 from collections import Counter
 
 from termchat.decoding.thinking import tags_from, tags_of
-from termchat.engine.llama.marking import MarkedMessages, as_drawn, broken, ids_of_replies, unused
+from termchat.engine.llama.marking import MarkedMessages, as_drawn, break_names, ids_of_replies, find_unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, RenderedPrompt, without_system
@@ -75,7 +75,7 @@ class VllmVocabulary(ServedVocabulary):
     def description(self) -> str:
         return self.build
 
-    def attributes(self, token: int) -> int:
+    def read_attributes(self, token: int) -> int:
         return CONTROL if token in self._control else 0
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
@@ -119,15 +119,15 @@ class VllmVocabulary(ServedVocabulary):
                 messages, remark = without_system(messages), NO_SYSTEM_ROLE
                 replies = ids_of_replies(messages, self.piece, self.n_vocab)
                 continue
-            parts = [part for run in self._runs(ids) for part in marked.parts(self._text(run))]
-            if not (lost := marked.lost(parts)):
+            parts = [part for run in self._runs(ids) for part in marked.cut_parts(self._text(run))]
+            if not (lost := marked.find_lost(parts)):
                 break
             replies = {} if attempt else {number: own for number, own in replies.items() if number not in lost}
         known, self._tokenized = self._tokenized, {}
         found: list[int] = []
         after, runs = None, self._runs(ids)
         for run in runs:
-            parts = marked.parts(self._text(run))
+            parts = marked.cut_parts(self._text(run))
             if len(parts) == 1 and marked.mark not in str(parts[0]):
                 found += run
                 continue
@@ -193,8 +193,8 @@ class VllmVocabulary(ServedVocabulary):
         Raises:
             EngineError: the server takes some of it for a control token all the same.
         """
-        mark = unused([text])
-        whole = text if self._pattern is None else broken(text, self._pattern, mark)
+        mark = find_unused([text])
+        whole = text if self._pattern is None else break_names(text, self._pattern, mark)
         first, *others = whole.split(mark)
         ids = self.server.check_ids(self.server.tokenize(first).tokens) if begins else self._as_written(first)
         ids += [i for part in others for i in self._as_written(part)]

@@ -118,7 +118,7 @@ class QueueDialog(ListDialog[int]):
     def action_shift(self, rows: int) -> None:
         to = self.picker.chosen + rows
         if self._is_now() and 0 <= to < len(self._shown):
-            self._do(lambda: self._chat.turns.move(self.picker.chosen, to))
+            self._do(lambda: self._chat.turns.move_queued(self.picker.chosen, to))
             self._shown = list(self._chat.turns.queue)
             self.picker.show(len(self._shown), to)
 

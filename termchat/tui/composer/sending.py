@@ -186,7 +186,7 @@ class Sending:
                 self._edge.say(_said(counted) + named, "muted" if counted.fits else "error")
 
         assert self._sizing is not None
-        self._sizing.ask(message, hear)
+        self._sizing.ask_size(message, hear)
 
     # --- the queue, what was written before, the editor --------------------------------------------------------------
 

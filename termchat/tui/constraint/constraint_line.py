@@ -10,7 +10,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.standing_reply import StandingReply, standing_reply
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR, Constraint
-from termchat.decoding.partial_json import PartialDocument, described, schema_at, shown_path
+from termchat.decoding.partial_json import PartialDocument, describe_bounds, schema_at, shown_path
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
 from termchat.tui.draw.ink import Ink, Line, Run, doing
@@ -107,10 +107,10 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 def what_comes(constraint: Constraint, data: bytes) -> str:
     """What stands open at the end of a text, or what may follow it."""
     if constraint.kind == "json_schema":
-        at = _document(constraint).standing(data.decode("utf-8", "ignore"))
+        at = _document(constraint).find_standing(data.decode("utf-8", "ignore"))
         if not at.inside:
             return "the document is whole"
-        says = described(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
+        says = describe_bounds(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
         place = shown_path(at.path)
         return (f"{place}: " if place else "") + at.coming + (f", {says}" if says else "")
     from termchat.decoding.verdict import allowed_after, described_bytes

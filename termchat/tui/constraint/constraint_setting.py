@@ -8,7 +8,7 @@ from pathlib import Path
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError, choice
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError, make_choice
 from termchat.tui.screen.parts import Parts
 
 _MOST_RECENT = 20
@@ -45,7 +45,7 @@ def choices(text: str) -> Constraint:
         texts.pop()
     if not all(texts):
         raise TextError("a choice needs texts with | between them, for example: yes | no")
-    return choice(texts)
+    return make_choice(texts)
 
 
 def typed(constraint: Constraint) -> str:
@@ -130,7 +130,7 @@ class ConstraintSetting:
             self._put(constraint)
             return
         self._asked = constraint
-        self._parts.do(lambda: chat.questions.check(constraint))
+        self._parts.do(lambda: chat.questions.check_constraint(constraint))
 
     def toggle(self) -> bool:
         """Drops the constraint, or puts the one back that was dropped; False if there is neither."""
@@ -168,7 +168,7 @@ class ConstraintSetting:
         if before is not None:
             self._dropped = before
             self._remember(before)
-        self._parts.do(lambda: chat.constrain(constraint))
+        self._parts.do(lambda: chat.set_constraint(constraint))
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
             self._parts.tell(

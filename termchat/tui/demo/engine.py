@@ -141,7 +141,7 @@ class DemoEngine:
         """Of a recording all that it tells of; what is not in it is refused one by one."""
         if self._real is not None:
             return self._real.offers
-        return (LOCAL if self._teaches else RECORDING).features()
+        return (LOCAL if self._teaches else RECORDING).list_features()
 
     @property
     def alive(self) -> bool:

@@ -15,7 +15,7 @@ from textual.worker import Worker
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import saving
+from termchat.chat.opening import make_saver
 from termchat.chat.service import Chat
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
@@ -59,11 +59,11 @@ def _ready(chat: Chat) -> bool:
 
 
 def _drawn(least: int) -> Callable[[Chat], bool]:
-    return lambda chat: sum(span.count for span in chat.conversation.reply()) >= least
+    return lambda chat: sum(span.count for span in chat.conversation.find_reply()) >= least
 
 
 def _answered(chat: Chat) -> bool:
-    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.reply())
+    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.find_reply())
 
 
 STEPS: tuple[ScriptStep, ...] = (
@@ -159,7 +159,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
         "models": RecordedModels(config, lambda: engine.header if isinstance(engine, DemoEngine) else None),
         "theme": config.theme,
         "big": config.big,
-        "save": lambda path: saving(chat.session, path),
+        "save": lambda path: make_saver(chat.session, path),
         "close": store.close,
     }
     return DemoApp(chat, spec, **given | options)

@@ -230,7 +230,7 @@ class Hands:
     async def _cursor(self, deed: Deed) -> None:
         """Puts the cursor of token mode on a token of the last reply."""
         parts = self._parts
-        spans = parts.chat.conversation.reply()
+        spans = parts.chat.conversation.find_reply()
         refs = [TokenRef(span.node.number, at) for span in spans for at in range(span.count)]
         number = int(deed.number)
         if not -len(refs) <= number < len(refs):

@@ -202,7 +202,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
 
 def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
     """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
-    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
+    return next((refused for need in lesson.needs if (refused := chat.find_refusal(need)) is not None), None)
 
 
 def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:

@@ -177,7 +177,7 @@ class Runner:
             )
             points = [Breakpoint(rule) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
-            parts.do(lambda: chat.constrain(opening.constraint))
+            parts.do(lambda: chat.set_constraint(opening.constraint))
         self._facts = LessonFacts(
             chat, lambda: screen_facts(parts, self._dialog()), lesson.messages, stopped_count=lesson.is_of_endings
         )
@@ -204,12 +204,12 @@ class Runner:
         parts, chat = self._parts, self._parts.chat
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
-            sent = [node.written for node in conversation.children(leaf) if self._is_own(node)]
-            parts.do(lambda: chat.branches.select(leaf))
+            sent = [node.written for node in conversation.list_children(leaf) if self._is_own(node)]
+            parts.do(lambda: chat.branches.select_leaf(leaf))
             if sent and not conversation.unsent.draft.strip():
                 conversation.unsent.draft = self._given = sent[-1]
                 parts.composer.put(sent[-1])
-        turned = Tuning().turned(point.knobs).differing(chat.tuning)
+        turned = Tuning().turn_knobs(point.knobs).find_differing(chat.tuning)
         if turned:
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
 
@@ -231,7 +231,7 @@ class Runner:
         if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
-        playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
+        playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.find_differing())
 
     def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
         """What measures what the lesson relies on."""
@@ -787,12 +787,12 @@ class Runner:
             return said
         if deed.kind == "constraint":
             constraint = deed.before if isinstance(deed.before, Constraint) else None
-            parts.do(lambda: chat.constrain(constraint))
+            parts.do(lambda: chat.set_constraint(constraint))
             return "the constraint is as before"
         if deed.kind == "leaf":
             leaf = deed.before
             if isinstance(leaf, int):
-                parts.do(lambda: chat.branches.select(leaf))
+                parts.do(lambda: chat.branches.select_leaf(leaf))
             return "back on the branch before"
         return self._take_back(deed.node)
 
@@ -807,7 +807,7 @@ class Runner:
             if deed.kind != "knob" and deed not in rest:
                 self._undone(deed)
         self._steps[before:] = rest
-        if turned := tuning.differing(chat.tuning):
+        if turned := tuning.find_differing(chat.tuning):
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
         self._seen = ()
         self._watch()
@@ -823,11 +823,11 @@ class Runner:
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
-        others = chat.conversation.children(node.parent)
+        others = chat.conversation.list_children(node.parent)
         was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
         text = node.written if self._is_own(node) and not was_edited else ""
         for one in [one for one in chat.conversation.nodes if one >= number]:
-            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
+            parts.do(partial(chat.branches.delete_branch, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
             self._given = text
             parts.composer.put(text)

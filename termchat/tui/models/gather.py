@@ -57,14 +57,14 @@ def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | Non
     Raises:
         ModelError: it cannot be used.
     """
-    from termchat.chat.opening import recommended
+    from termchat.chat.opening import recommend_settings
     from termchat.models.catalogue import load
     from termchat.models.gguf.header import read_header
 
     header = read_header(path)
     identity = header.identity()
     run = run_of(config, identity, picked)
-    advice = recommended(row.wanted, header, known or load())
+    advice = recommend_settings(row.wanted, header, known or load())
     knobs = {name: value for name, value in advice.items() if name in KNOBS}
     return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
 
@@ -369,10 +369,10 @@ class Models:
         """Reads and checks the model in a thread; `told` gets it as a `Chosen`."""
 
         def work() -> Iterator[None]:
-            from termchat.chat.opening import choose
+            from termchat.chat.opening import choose_model
 
             try:
-                self.told(Chosen(wanted, choose(self.config, wanted, self._picked.get(wanted)), None))
+                self.told(Chosen(wanted, choose_model(self.config, wanted, self._picked.get(wanted)), None))
             except ModelError as problem:
                 self.told(Chosen(wanted, None, problem))
             yield

@@ -49,7 +49,7 @@ class ModelSwitching:
         def closed(choice: Choice | None) -> None:
             self._dialog = None
             if choice is not None:
-                self._do(lambda: self._chat.loading.switch(choice))
+                self._do(lambda: self._chat.loading.switch_model(choice))
             else:
                 self.remind()
             self._show_downloads()
@@ -103,7 +103,7 @@ class ModelSwitching:
 
     def _show_downloads(self) -> None:
         """Has the chat's screen show how far downloads are, as long as there are any."""
-        self._do(lambda: self._chat.changed(StatusChanged()))
+        self._do(lambda: self._chat.add_changes(StatusChanged()))
         if self.downloads and self._dialog is None:
             self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
@@ -134,4 +134,4 @@ class ModelSwitching:
         elif (drafts or first) and chosen.problem is not None:
             self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
         elif first and (choice := chosen.choice) is not None:
-            self._do(lambda: self._chat.loading.switch(choice))
+            self._do(lambda: self._chat.loading.switch_model(choice))

@@ -269,7 +269,7 @@ class ModelsDialog(DetailedListing[Choice]):
     def action_unload(self) -> None:
         loaded = self.list.loaded
         if loaded is not None and self._free():
-            self._do(self.chat.loading.unload)
+            self._do(self.chat.loading.unload_model)
             gone = f"{loaded.name} is unloaded and its memory is free; the next message reloads it"
             left = f"{loaded.name} is disconnected, and its server keeps the model; the next message connects again"
             self.tell(left if loaded.is_server else gone)
@@ -310,7 +310,7 @@ class ModelsDialog(DetailedListing[Choice]):
             self._ask_again(row)
             return
         if self.chat.spec is not None and self._free():
-            self._do(self.chat.loading.reload)
+            self._do(self.chat.loading.reload_model)
             self.dismiss(None)
 
     def action_skipped(self) -> None:
@@ -359,11 +359,11 @@ class ModelsDialog(DetailedListing[Choice]):
         lesson = bool(self.chat.lesson)
         problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
         if lesson:
-            self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))
+            self._do(lambda: self.chat.add_changes(Notice("these settings last until you leave the lesson")))
         if problem:
             said = f"the settings of {row.name} could not be saved: {problem}"
             told = Notice(said, "they apply until you quit termchat", "warning")
-            self._do(lambda: self.chat.changed(told))
+            self._do(lambda: self.chat.add_changes(told))
         self.models.choose(row.wanted)
         self.wake()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
 from termchat.config.origins import DEFAULT, PRESET
-from termchat.decoding.conditions import describe
+from termchat.decoding.conditions import format_condition
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line, size
 from termchat.tui.draw.ink import BLANK, Ink, Line
@@ -57,12 +57,12 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
 def _turned(chat: Chat) -> str:
     """The knobs that are not at their defaults, with who set them, a preset before all of its own, and the breakpoints."""
     knobs = [
-        (f"{name} {KNOBS[name].show(value)}", chat.origin[name]) for name, value in chat.tuning.differing().items()
+        (f"{name} {KNOBS[name].show(value)}", chat.origin[name]) for name, value in chat.tuning.find_differing().items()
     ]
     presets = dict.fromkeys(place for _, place in knobs if place.startswith(PRESET))
     turned = [f"{preset} ({', '.join(knob for knob, place in knobs if place == preset)})" for preset in presets]
     turned += [f"{knob} ({place})" if place != DEFAULT else knob for knob, place in knobs if place not in presets]
-    return ", ".join([*turned, *(f"breakpoint {describe(point.condition)}" for point in chat.breakpoints)])
+    return ", ".join([*turned, *(f"breakpoint {format_condition(point.condition)}" for point in chat.breakpoints)])
 
 
 def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:

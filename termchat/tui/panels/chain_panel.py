@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from termchat.config.origins import DEFAULT, FLAG, PRESET
-from termchat.decoding.conditions import Condition, Text, describe
+from termchat.decoding.conditions import Condition, Text, format_condition
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
@@ -149,7 +149,7 @@ def _acts(name: str, tuning: Tuning) -> bool:
         return not KNOBS[knob.needs].is_off(getattr(tuning, knob.needs))
     if stage is None:
         return bool(getattr(tuning, name) != knob.default)
-    if not stage.active(tuning):
+    if not stage.is_active(tuning):
         return False
     return stage.optional or name == stage.remembers or not knob.is_off(getattr(tuning, name))
 
@@ -219,7 +219,7 @@ def _biases(value: Value) -> str:
 
 def _rules(rules: Sequence[Condition], width: int) -> Line:
     """What else ends or pauses a reply."""
-    shown = one_line(", ".join(map(describe, rules)), max(width - _LABEL - 2, 1))
+    shown = one_line(", ".join(map(format_condition, rules)), max(width - _LABEL - 2, 1))
     return Line(tuple(doing("dialog('breakpoints')", [("  " + column("rules", _LABEL), TEXT), (shown, TEXT)])))
 
 

@@ -203,7 +203,7 @@ def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Li
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
         constraint=scene.chat.constraint, lacks=scene.chat.abilities.lacks, order=order,
-        unseen=scene.chat.refused("stages"), brief=brief,
+        unseen=scene.chat.find_refusal("stages"), brief=brief,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 

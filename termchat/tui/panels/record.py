@@ -80,7 +80,7 @@ def from_columns(node: Node, index: int, step: int) -> Token:
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
         settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[],
         state=tokens.states.get(index, {}), decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
-        draft=tokens.draft(index), margin=None if math.isnan(tokens.margins[index]) else tokens.margins[index],
+        draft=tokens.find_draft(index), margin=None if math.isnan(tokens.margins[index]) else tokens.margins[index],
         near_tie=None if tokens.near_ties[index] == UNKNOWN else bool(tokens.near_ties[index]),
     )  # fmt: skip
 
@@ -216,7 +216,7 @@ def _settings(shown: Shown) -> list[list[Run]]:
     for stage in STAGES.values():
         for knob in map(KNOBS.__getitem__, stage.knobs):
             value = getattr(shown.samplers, knob.name)
-            if knob.always or (stage.active(shown.samplers) and not knob.is_off(value)):
+            if knob.always or (stage.is_active(shown.samplers) and not knob.is_off(value)):
                 items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
     return [*items, [("seed ", MUTED), (str(shown.seed), TEXT)]] if shown.seed is not None else items
 

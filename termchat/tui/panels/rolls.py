@@ -55,11 +55,11 @@ class Rolls:
         return (self.node, self.step) == (node, step)
 
     def _roll(self, token: Token) -> Rolled:
-        from termchat.decoding.draw import OTHERS, rolls  # numpy, which nobody needs who does not roll
+        from termchat.decoding.draw import OTHERS, count_rolls  # numpy, which nobody needs who does not roll
 
         left = {candidate.id: candidate.probability for candidate in token.candidates}
         left[OTHERS] = missing(left.values())
-        counts = rolls(left, range(self.first, self.first + self.n), token.step)
+        counts = count_rolls(left, range(self.first, self.first + self.n), token.step)
         del counts[OTHERS]
         return Rolled(self.n, counts)
 

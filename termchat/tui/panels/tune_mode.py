@@ -314,7 +314,7 @@ class Tune:
         if self._of is None:
             self._chat.adjust_all(values, places)
         else:
-            self._of.adjust(values, self._reply)
+            self._of.adjust_settings(values, self._reply)
 
     def _take_back(self) -> None:
         self._typed_at = 0.0
@@ -348,9 +348,9 @@ class Tune:
         place = self.origin[name]
         try:
             if self._of is None:
-                self._chat.adjust(name, value)
+                self._chat.adjust_setting(name, value)
             else:
-                self._of.adjust({name: value}, self._reply)
+                self._of.adjust_settings({name: value}, self._reply)
         except KnobError as error:
             self.error = str(error)
             return

@@ -38,7 +38,7 @@ _WORDS = {"end": "The model ended the reply"}
 def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     """The trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
     p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
-    unlisted = [span.node.tokens.unlisted(index) for span in reply for index in range(span.count)]
+    unlisted = [span.node.tokens.read_unlisted(index) for span in reply for index in range(span.count)]
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
     lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, 0% to 100%", MUTED)]], width)
     if not p_ends:

@@ -51,16 +51,16 @@ class Copying:
             self._parts.open(JsonView(self._parts.palette(), shown))
 
     def _json(self) -> str | None:
-        from termchat.decoding.verdict import pretty
+        from termchat.decoding.verdict import format_json
 
         replies = self._replies()
-        shown = pretty(replies[-1]) if replies else None
+        shown = format_json(replies[-1]) if replies else None
         if shown is None:
             self._parts.tell(Notice("the last reply is not JSON" if replies else "no reply yet"))
         return shown
 
     def copy_thoughts(self) -> None:
-        thoughts = thoughts_of(self._parts.chat.conversation.reply())
+        thoughts = thoughts_of(self._parts.chat.conversation.find_reply())
         if thoughts is not None:
             self.copy(thoughts.text, "the thoughts")
         else:

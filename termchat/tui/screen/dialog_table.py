@@ -52,7 +52,7 @@ def _tree(features: Features) -> None:
 
     def closed(leaf: int | None) -> None:
         if leaf is not None and leaf != chat.conversation.leaf:
-            chat.branches.select(leaf)
+            chat.branches.select_leaf(leaf)
             parts.tokens.follow()
 
     parts.open(TreeDialog(chat, parts.palette(), features.conversations.sessions), closed)
@@ -83,7 +83,7 @@ def tokenize(features: Features, text: str) -> None:
     parts = features.parts
 
     def ask(text: str) -> None:
-        parts.chat.questions.tokens(text)
+        parts.chat.questions.ask_tokens(text)
         parts.tokens.follow()
 
     if len(text) <= MOST_TYPED:

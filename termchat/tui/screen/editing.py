@@ -20,7 +20,7 @@ Said = list[Span]
 def messages_of(chat: Conversation) -> list[Said]:
     """The messages of the path; the system prompt first, where there can be one."""
     messages: list[Said] = [] if chat.raw else [[Span(chat.head, 0)]]
-    for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
+    for user, spans in groupby(chat.find_path(), key=lambda span: span.node.role == "user"):
         group = list(spans)
         messages += [[span] for span in group] if user else [group]
     return messages
@@ -106,14 +106,14 @@ class Rewriting:
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
-            self._do(lambda: self._chat.forks.replace(said, text))
+            self._do(lambda: self._chat.forks.replace_reply(said, text))
 
     def _edit(self, node: Node, text: str) -> None:
         if self.is_stale:  # while its files were read
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.forks.edit(node, text))
+        self._do(lambda: self._chat.forks.edit_message(node, text))
 
     def _prompt(self, text: str) -> None:
         if self.is_stale:

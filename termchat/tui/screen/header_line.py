@@ -43,7 +43,7 @@ def context_used(conversation: Conversation) -> int | None:
     """Tokens on the path from the root to the leaf. Of a reply without ids they are what its engine told; None where it did
     not."""
     used: int | None = 0
-    for span in conversation.path():
+    for span in conversation.find_path():
         node = span.node
         before = 0 if node.whole or used is None else used
         used = before + span.count if node.tokens.has_ids else _told(node)

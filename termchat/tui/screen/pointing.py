@@ -55,7 +55,7 @@ class Pointing:
         if self._tokens.mode.open:
             self._tokens.action_choose(number)
         elif paused is not None and number <= len(paused.token.candidates):
-            self._parts.do(lambda: self._chat.replies.force([paused.token.candidates[number - 1].id]))
+            self._parts.do(lambda: self._chat.replies.force_tokens([paused.token.candidates[number - 1].id]))
         else:
             told = Notice("no reply is paused", f"to fork with a click, open token mode ({name_of('tokens')})")
-            self._parts.do(lambda: self._chat.changed(told))
+            self._parts.do(lambda: self._chat.add_changes(told))

@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
-from termchat.decoding.biases import shown as shown_bias
+from termchat.decoding.biases import format_bias as shown_bias
 from termchat.tui.composer.composer import Composer
 from termchat.tui.composer.draft_keeping import DraftKeeping
 from termchat.tui.composer.history import History
@@ -262,7 +262,7 @@ class ChatScreen(LiveScreen):
         if self._pulse is None:
             return
         self._pulse.disarm()
-        changes = chat.pump(0)
+        changes = chat.pump_events(0)
         self.learning.heard(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
         if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
@@ -545,7 +545,7 @@ class ChatScreen(LiveScreen):
             walks = self._chat.walks.shown
             self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
         else:
-            replies = (span.node for span in self._chat.conversation.path())
+            replies = (span.node for span in self._chat.conversation.find_path())
             self._transcript.look = next_look(LOOKS, self._transcript.look, replies)
             self.tokens.mode.keep()
 
@@ -558,7 +558,11 @@ class ChatScreen(LiveScreen):
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
             self.choose_model()
             return
-        again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
+        again = {
+            "failed": chat.loading.restart_engine,
+            "no model": chat.loading.restart_engine,
+            "paused": chat.replies.resume,
+        }
         self._do(again.get(chat.phase, chat.forks.continue_reply))
 
     def action_regenerate(self, same: bool = False) -> None:
@@ -653,16 +657,16 @@ class ChatScreen(LiveScreen):
         self._choosing.heard(message.said)
 
     def action_copy_chat(self) -> None:
-        self._do(self._chat.copy)
+        self._do(self._chat.copy_chat)
 
     def action_switch_back(self) -> None:
         self._do(self._chat.loading.switch_back)
 
     def action_unload(self) -> None:
-        self._do(self._chat.loading.unload)
+        self._do(self._chat.loading.unload_model)
 
     def action_reload(self) -> None:
-        self._do(self._chat.loading.reload)
+        self._do(self._chat.loading.reload_model)
 
     def action_editor(self) -> None:
         self.run_worker(self._writing.edit(), group="editor", exclusive=True)

@@ -73,7 +73,7 @@ class ChatSwitching:
 
     def begin(self, system: str, *, raw: bool, keep: bool | None = None) -> None:
         """See `_start`."""
-        old, refused = self._chat.conversation, self._chat.refused("raw")
+        old, refused = self._chat.conversation, self._chat.find_refusal("raw")
         if raw and refused is not None:
             self._tell(Notice(*refused))
             return
@@ -113,7 +113,7 @@ class ChatSwitching:
             if setup is not None:
                 self.begin(setup.system, raw=setup.raw, keep=setup.keep)
 
-        refused = chat.refused("raw")
+        refused = chat.find_refusal("raw")
         no_raw = refused.message if refused is not None else ""
         dialog = SetupDialog(
             self._system,
@@ -133,7 +133,7 @@ class ChatSwitching:
             if chosen == "new":
                 self.new()
             elif chosen is not None:
-                self._go(lambda: self._chat.show(*chosen))
+                self._go(lambda: self._chat.show_session(*chosen))
 
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))

@@ -111,9 +111,9 @@ class SessionList:
 
     def open(self, session: str, loaded: str, hear: Callable[[Opened], object]) -> None:
         """Fetches a chat to continue, unless another is asked for meanwhile; `loaded` is the SHA-256 of the loaded model."""
-        from termchat.chat.opening import fetch  # in no way to the first frame
+        from termchat.chat.opening import fetch_session  # in no way to the first frame
 
-        self._open(lambda: fetch(self._store, session, self._config, loaded), hear)
+        self._open(lambda: fetch_session(self._store, session, self._config, loaded), hear)
 
     def load(self, session: str, hear: Callable[[Session], object]) -> None:
         """Fetches a chat to look at, unless another is asked for meanwhile."""

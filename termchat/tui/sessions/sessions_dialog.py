@@ -141,7 +141,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             return
         self.list.rename(row, title)
         if row.id == self.opened:
-            self._do(lambda: self._chat.retitle(title))
+            self._do(lambda: self._chat.rename_chat(title))
 
     @property
     def _renaming(self) -> bool:

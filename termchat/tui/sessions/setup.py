@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
-from termchat.decoding.constraint import shown
+from termchat.decoding.constraint import format_constraint
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
@@ -30,10 +30,10 @@ class Setup(NamedTuple):
 
 def turned(chat: Chat) -> str:
     """What the chat has and a new one does not: knobs, breakpoints and a constraint; "" where that is nothing."""
-    knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
+    knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.list_lost().items()]
     count = len(chat.breakpoints)
     points = [f"{count} breakpoint{'s' if count > 1 else ''}"] if count else []
-    constraint = [shown(chat.constraint)] if chat.constraint is not None else []
+    constraint = [format_constraint(chat.constraint)] if chat.constraint is not None else []
     return ", ".join([*knobs, *points, *constraint])
 
 

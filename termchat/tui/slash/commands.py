@@ -18,7 +18,7 @@ from termchat.config.presets import PresetError
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
+from termchat.decoding.conditions import EXAMPLES, ConditionError, format_condition, parse
 from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.group import GroupKind
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
@@ -93,7 +93,7 @@ def _needs(features: Features, feature: Feature) -> None:
     """Raises:
     CommandRefused: the engine does not offer it.
     """
-    refused = features.parts.chat.refused(feature)
+    refused = features.parts.chat.find_refusal(feature)
     if refused is not None:
         raise CommandRefused(*refused)
 
@@ -109,7 +109,7 @@ def _turn(features: Features, knob: Knob, text: str) -> None:
     if text:
         try:
             value = _written(features, knob, text)
-            features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
+            features.parts.do(lambda: features.parts.chat.adjust_setting(knob.name, value))
         except KnobError as error:
             raise CommandRefused(str(error), knob.help) from error
     now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
@@ -203,7 +203,7 @@ def _rule(features: Features, text: str) -> None:
     if added and (why := chat.refused_rule(rule)) is not None:
         raise CommandRefused(*why)
     features.parts.do(lambda: chat.set_breakpoints((*others, Breakpoint(rule)) if added else others))
-    told = describe(rule)
+    told = format_condition(rule)
     does = {
         "pause": f"It pauses the reply. /rule stop {told} ends the reply instead.",
         "stop": f"It ends the reply. /rule {told.removeprefix('stop ')} pauses the reply instead.",
@@ -214,7 +214,7 @@ def _rule(features: Features, text: str) -> None:
 
 
 def _rules(features: Features) -> Iterable[Offer]:
-    there = [describe(one.condition) for one in features.parts.chat.breakpoints]
+    there = [format_condition(one.condition) for one in features.parts.chat.breakpoints]
     yield from (Offer(rule, "remove this rule") for rule in there)
     yield from (Offer(example) for example in EXAMPLES if example not in there)
 
@@ -294,7 +294,7 @@ def _title(features: Features, text: str) -> None:
     """Without a text it shows the title."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
-        features.parts.do(lambda: features.parts.chat.retitle(title))
+        features.parts.do(lambda: features.parts.chat.rename_chat(title))
     else:
         features.parts.tell(Notice(features.parts.chat.conversation.title or "this chat has no title yet"))
 

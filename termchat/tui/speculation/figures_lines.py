@@ -51,7 +51,7 @@ def break_even(chat: Chat, drafts: ReplyDrafts, settings: DraftSettings | None) 
     counts."""
     by_model = settings is not None and settings.by == "model" and chat.host.drafter is not None
     each = chat.host.drafter.cost if by_model and chat.host.drafter is not None else 0.0
-    return breaks_even(drafts.times.of, chat.tuning.draft_max, each)
+    return breaks_even(drafts.times.read_cost, chat.tuning.draft_max, each)
 
 
 def figures_lines(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Span
-from termchat.decoding.drafting import Forecast, forecast
+from termchat.decoding.drafting import Forecast, forecast_drafts
 from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
@@ -42,7 +42,9 @@ class DraftForecasting:
                 chat.tuning.draft_max,
                 chat.model.end_ids if chat.model is not None else (),
             )
-            self._task = BackgroundTask(lambda: [forecast(prompt, ids, times, most=most, end_ids=ends)], self._done)
+            self._task = BackgroundTask(
+                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], self._done
+            )
         if self._task is not None:
             self._found = next(self._task.take(), self._found)
         return self._found

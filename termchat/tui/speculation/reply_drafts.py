@@ -86,4 +86,4 @@ class ReplyDrafts:
                 self.times.add(made.rows, made.decode_us)
         self._taken = count
         if span.node.done:
-            figures.end()
+            figures.end_run()

@@ -98,7 +98,7 @@ class BiasDialog(ListDialog[None]):
             super().action_move(how)
 
     def _ask(self) -> None:
-        self._chat.questions.biases(self._text)
+        self._chat.questions.ask_biases(self._text)
         self._lay_out(first=True)
 
     def _lay_out(self, *, first: bool = False) -> None:
@@ -121,12 +121,14 @@ class BiasDialog(ListDialog[None]):
         for bias in map(biases.parse, self._written):
             tokens = found.written.get(str(bias)) if found is not None else None
             pieces = (
-                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
+                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.show_tokens(), strict=True))
+                if tokens
+                else ""
             )
-            name = tokens.shown()[0] if tokens and isinstance(bias.what, int) else bias.name
+            name = tokens.show_tokens()[0] if tokens and isinstance(bias.what, int) else bias.name
             yield _Row(name, bias.name, bias.value, pieces if isinstance(bias.what, str) else "")
         if found is not None:
-            for token, name in zip(found.suppressed.ids, found.suppressed.shown(), strict=True):
+            for token, name in zip(found.suppressed.ids, found.suppressed.show_tokens(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
         if not self._written:
             yield _Row("none yet", detail="")
@@ -134,7 +136,7 @@ class BiasDialog(ListDialog[None]):
     def _pieces(self, found: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
         tokenized = found.tokenized
         yield _Row("TOKENS", title=True)
-        for token, name in zip(tokenized.ids, tokenized.shown(), strict=True):
+        for token, name in zip(tokenized.ids, tokenized.show_tokens(), strict=True):
             yield _Row(name, str(token), totals.get(token, 0.0))
         whole = Bias(found.text, 0.0)
         if len(tokenized.ids) > 1:
@@ -170,12 +172,12 @@ class BiasDialog(ListDialog[None]):
         typed = {str(bias): [bias.what] for bias in map(biases.parse, self._written) if isinstance(bias.what, int)}
         suppressed = found.suppressed.ids if found is not None else []
         both = (known | typed).items()
-        return biases.added([(suppressed, BANNED), *((ids, biases.parse(bias).value) for bias, ids in both)])
+        return biases.sum_biases([(suppressed, BANNED), *((ids, biases.parse(bias).value) for bias, ids in both)])
 
     def _put(self, *changes: tuple[str, float]) -> None:
         """Biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in map(biases.parse, self._written)} | dict(changes)
-        written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
+        written = [f"{name}={biases.format_bias(value)}" for name, value in values.items() if value]
         self._do(lambda: self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
         self.say(self._knobs.error)
         self._lay_out()
@@ -252,7 +254,7 @@ def _shared(spelling: Spelling) -> str:
 def _line(row: _Row, width: int, chosen: bool) -> Line:
     if row.title:
         return Line(((one_line(row.name, width), TITLE),), "panel" if chosen else "")
-    amount = column(biases.shown(row.amount), _AMOUNT)
+    amount = column(biases.format_bias(row.amount), _AMOUNT)
     ink = _BAN if row.amount == BANNED else ACCENT
     token = column(row.target if row.target.isdecimal() else "", _ID)
     room = max(width - _AMOUNT - _ID, 8)

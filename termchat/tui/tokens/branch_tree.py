@@ -9,7 +9,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.conversation.reply_facts import facts_of, varying
+from termchat.conversation.reply_facts import facts_of, list_varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line
@@ -52,7 +52,7 @@ def tree_rows(conversation: Conversation) -> list[BranchRow]:
 
 def leaf_of(conversation: Conversation, node: Node) -> int:
     """Where a turn, taken whole, leads: the newest end behind it."""
-    after = node.kept() - 1 if node.role == "assistant" else -1
+    after = node.count_kept() - 1 if node.role == "assistant" else -1
     return conversation.newest_leaf(node.number, after=after)
 
 
@@ -63,10 +63,10 @@ def label_of(node: Node) -> str:
 
 def reply_of(conversation: Conversation, node: Node) -> int | None:
     """Where the reply ends that a turn is, or the newest one to a message; None where there is none."""
-    replies = [child for child in conversation.children(node.number) if child.role == "assistant"]
+    replies = [child for child in conversation.list_children(node.number) if child.role == "assistant"]
     if node.role == "user":
         return reply_of(conversation, replies[-1]) if replies else None
-    onward = [child for child in replies if child.at >= node.kept()]
+    onward = [child for child in replies if child.at >= node.count_kept()]
     return reply_of(conversation, onward[-1]) if onward else node.number
 
 
@@ -96,8 +96,8 @@ def tree_lines(
 
 def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
     """What grows from a turn, the first one last."""
-    children = conversation.children(node.number if node is not None else None)
-    straight = [child for child in children if node is None or child.at >= node.kept()]
+    children = conversation.list_children(node.number if node is not None else None)
+    straight = [child for child in children if node is None or child.at >= node.count_kept()]
     if node is not None and len(straight) > 1:
         straight = []
     forks = [child for child in children if child not in straight]
@@ -131,7 +131,7 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
     """What the row's reply was made of that those beside it were not; how long it is, and where it left its parent."""
     node = row.node
     if node.role == "user":
-        prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
+        prompts = {conversation.system_of(child.number) for child in conversation.list_children(None)}
         shown = node.parent is None and len(prompts) > 1
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{node.size} tok" if node.size is not None else ""
@@ -151,7 +151,7 @@ class _Differences:
     def of(self, node: Node) -> dict[str, str]:
         """Of a fork, what the reply that it left has not; of a message nothing."""
         parent = self._chat.nodes.get(node.parent or 0)
-        beside = [child for child in self._chat.children(node.parent) if child.role == "assistant"]
+        beside = [child for child in self._chat.list_children(node.parent) if child.role == "assistant"]
         if parent is not None and parent.role == "assistant":
             beside = [parent, node]
         if len(beside) < 2 or node.role == "user":
@@ -161,7 +161,7 @@ class _Differences:
             if each.number not in self._facts:
                 self._facts[each.number] = facts_of(self._chat, each)
         if numbers not in self._varying:
-            self._varying[numbers] = varying([self._facts[number] for number in numbers])
+            self._varying[numbers] = list_varying([self._facts[number] for number in numbers])
         mine = self._facts[node.number]
         return {name: mine[name] for name in self._varying[numbers] if mine.get(name, "off") not in ("", "off")}
 
@@ -182,7 +182,7 @@ class BranchListing(ListDialog[int]):
         self.show_rows(self.conversation.leaf)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        path = {span.node.number for span in self.conversation.path()}
+        path = {span.node.number for span in self.conversation.find_path()}
         shown, selected = self._rows[rows.start : rows.stop], chosen - rows.start
         return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
 
@@ -272,18 +272,18 @@ class TreeDialog(BranchListing):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if (node := self.node) is not None:
-            self._chat.branches.rename(node.number, event.value.strip())
+            self._chat.branches.rename_branch(node.number, event.value.strip())
         self._type(False)
         self.show_rows()
 
     def action_drop(self) -> None:
         if (node := self.node) is not None:
-            self._chat.branches.delete(node.number)
+            self._chat.branches.delete_branch(node.number)
             self.tell(f'"{label_of(node)}" is deleted; z restores it')
             self.show_rows()
 
     def action_undo(self) -> None:
-        self.say("" if self._chat.branches.undelete() is not None else "nothing was deleted")
+        self.say("" if self._chat.branches.restore_branch() is not None else "nothing was deleted")
         self.show_rows()
 
     def action_mark(self) -> None:
@@ -328,7 +328,9 @@ class TreeDialog(BranchListing):
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
     def _named(self, end: int) -> ComparedReply:
-        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.token)
+        return ComparedReply(
+            self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.read_token
+        )
 
     def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

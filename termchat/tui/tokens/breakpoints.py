@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
-from termchat.decoding.conditions import EXAMPLES, Condition, ConditionError, describe, parse
+from termchat.decoding.conditions import EXAMPLES, Condition, ConditionError, format_condition, parse
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.field import Field
@@ -32,7 +32,7 @@ def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected:
     lines = []
     for index, (condition, enabled) in enumerate(rules):
         does, ink = _ACTIONS[condition.action]
-        words = describe(condition).removeprefix("stop ").removeprefix("ignore ")
+        words = format_condition(condition).removeprefix("stop ").removeprefix("ignore ")
         text = one_line(words, max(width - 15, 4))
         box = "[x] " if enabled else "[ ] "
         runs = ((box, ACCENT), (does, ink if enabled else MUTED), (text, TEXT if enabled else MUTED))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from termchat.conversation.causes import WhyDifferent, why_different
 from termchat.conversation.causes_text import cause_line, cause_lines, distribution_lines, step_name, tie_lines
 from termchat.conversation.recorded_reply import TokenSource, reply_on_record
-from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
+from termchat.conversation.reply_facts import DifferingFact, compare_facts, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ReadListing
@@ -60,7 +60,7 @@ def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
         if a.key != b.key:
             break
         common += 1
-    return Comparison(one, other, common, differences(*facts))
+    return Comparison(one, other, common, compare_facts(*facts))
 
 
 def summary(comparison: Comparison) -> str:
@@ -89,10 +89,11 @@ def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = (
 
 def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
     pieces: list[ComparedPiece] = []
-    for node, count in ((span.node, span.count) for span in reply.conversation.reply(reply.end)):
+    for node, count in ((span.node, span.count) for span in reply.conversation.find_reply(reply.end)):
         texts = node.tokens.texts
         pieces += [
-            ComparedPiece(i if ids else text, text) for i, text in zip(node.tokens.signs(0, count), texts, strict=False)
+            ComparedPiece(i if ids else text, text)
+            for i, text in zip(node.tokens.list_signs(0, count), texts, strict=False)
         ]
         if count >= len(node.ids) and node.pending:
             pieces.append(ComparedPiece(node.pending, node.pending))

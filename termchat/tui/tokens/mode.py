@@ -92,7 +92,7 @@ class TokenMode:
         """Has the chat keep the cursor and the looks, for when it is opened again."""
         cursor = self.transcript.cursor
         place = Place(*cursor) if cursor is not None else self._chat.session.view.cursor
-        self._chat.look(Kept(place, *self._whole.looks))
+        self._chat.set_view(Kept(place, *self._whole.looks))
 
     def find(self) -> None:
         """Another chat is shown, in the looks that were kept with it; the cursor will be where it was."""
@@ -159,7 +159,7 @@ class TokenMode:
             return
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
-            self._chat.replies.force([chosen])
+            self._chat.replies.force_tokens([chosen])
         else:
             self._fork(place, ids=[chosen])
 
@@ -170,7 +170,7 @@ class TokenMode:
             return
         if typing == "why":
             what = int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else unescape(text)
-            self._chat.questions.explain(place.node, place.at, what, now=self.pending)
+            self._chat.questions.explain_token(place.node, place.at, what, now=self.pending)
             self.view = "why"
         elif self.pending:
             self._chat.replies.force_text(unescape(text))
@@ -187,7 +187,7 @@ class TokenMode:
     def ask(self, *, now: bool) -> None:
         """Asks the model for this position again, with its original settings or the current knobs."""
         if (place := self.place) is not None and not self.pending:
-            self._chat.questions.inspect(place.node, place.at, now=now)
+            self._chat.questions.inspect_token(place.node, place.at, now=now)
             self.view = "asked"
 
     def tune(self, tuning: bool) -> None:
@@ -205,7 +205,7 @@ class TokenMode:
         """Shows another view of the reply, or closes it."""
         self._go_to("record" if self.view == view else view)
         if self.view == "what-if" and (place := self.place) is not None:
-            self._chat.questions.score(place.node)
+            self._chat.questions.score_reply(place.node)
 
     def fork_there(self) -> None:
         """From what-if: goes on from the first token that would be another one, under the knobs as they are."""
@@ -225,7 +225,7 @@ class TokenMode:
             self._behind = True
             self._chat.replies.pause()
         else:
-            spans = self._chat.conversation.reply()
+            spans = self._chat.conversation.find_reply()
             finished = spans[-1].node.finished if spans else None
             onward = (
                 "" if finished is not None and finished.reason == "end" else f"{name_of('continue')} continues it; "
@@ -287,7 +287,7 @@ class TokenMode:
         elif self.view == "what-if" and place is not None and replay is not None:
             reached = any(number == place.node.number for number, _ in replay.places)
             if not reached:
-                self._chat.questions.score(place.node)
+                self._chat.questions.score_reply(place.node)
         self._follow_knobs()
 
     def _follow_knobs(self) -> None:
@@ -298,14 +298,14 @@ class TokenMode:
         explained = chat.questions.explained
         if self.view == "why" and explained is not None and "explain" in chat.offers:
             what = explained.text or explained.explained.explanation.id
-            chat.questions.explain(place.node, place.at, what, now=True)
+            chat.questions.explain_token(place.node, place.at, what, now=True)
         elif self.view in ("record", "asked") and "inspect" in chat.offers:
             self.ask(now=True)
 
     def _go_to(self, view: View) -> None:
         """Shows another view; a closed one is not asked again when knobs turn."""
         self.view = view
-        self._chat.questions.forget()
+        self._chat.questions.forget_answers()
 
     def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
         """While walks run it is one more of them, and the cursor stays."""
@@ -313,15 +313,15 @@ class TokenMode:
         walks = self._chat.walks
         walk = walks.shown.walk_of(place.node.number) if walks.shown is not None and walks.shown.running else None
         if walk is not None:
-            walks.fork(walk, place.at, ids or (), text=text, paused=paused)
+            walks.fork_reply(walk, place.at, ids or (), text=text, paused=paused)
             return
         self._forked = True
-        self._chat.forks.fork(
+        self._chat.forks.fork_reply(
             place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
         )
 
     def _tell(self, message: str, hint: str = "") -> None:
-        self._chat.changed(Notice(message, hint))
+        self._chat.add_changes(Notice(message, hint))
 
 
 _ONWARDS = frozenset[Move]({"right", "down", "last", "line_end", "turn_down"})

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from termchat.chat.questions import reply_with
 from termchat.chat.service import Chat
-from termchat.conversation.setting_changes import changes
+from termchat.conversation.setting_changes import describe_changes
 from termchat.conversation.tree import Conversation, Node, TokenColumns
 from termchat.decoding.draft_figures import DraftedStep, round_at
 from termchat.decoding.records import Token
@@ -102,7 +102,7 @@ class TokenPanel:
                 constraint=self._chat.constraint,
                 lacks=self._chat.abilities.lacks,
                 order=tune.own_order,
-                unseen=self._chat.refused("stages"),
+                unseen=self._chat.find_refusal("stages"),
             )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected
@@ -132,7 +132,9 @@ class TokenPanel:
         now, constraint = self._chat.tuning.samplers(), self._chat.constraint
         for span in reply_with(self._chat.conversation, place.node):
             for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
-                turned = changes(then, replace(then, samplers=now, constraint=constraint, constraint_dropped=""))
+                turned = describe_changes(
+                    then, replace(then, samplers=now, constraint=constraint, constraint_dropped="")
+                )
                 if turned and at < span.count:
                     return turned
         return []
@@ -141,7 +143,7 @@ class TokenPanel:
         """The record of a token, read from the store once."""
         node, at = place.node, place.at
         if (node, at) not in self._recorded:
-            record = self._chat.session.token(node, at)
+            record = self._chat.session.read_token(node, at)
             if record is None:  # not kept, or not yet
                 return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
             if len(self._recorded) >= _KEPT:

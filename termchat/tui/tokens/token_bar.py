@@ -100,7 +100,7 @@ class Tokens(Column):
     def enter(self) -> bool:
         """Opens token mode; False if there is no token yet."""
         if not self.mode.enter():
-            self._chat.changed(Notice("no tokens yet", "send a message first"))
+            self._chat.add_changes(Notice("no tokens yet", "send a message first"))
             return False
         self.follow()
         self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it

@@ -41,7 +41,7 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
     piece_room = min(room, max(room * 3 // 5, 8))
     lines = []
     for index, (token_id, name, piece) in enumerate(
-        zip(tokenized.ids, tokenized.shown(), tokenized.pieces, strict=True)
+        zip(tokenized.ids, tokenized.show_tokens(), tokenized.pieces, strict=True)
     ):
         steers = index in control
         shown = column(name, piece_room)
@@ -58,7 +58,7 @@ def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
     control = set(tokenized.control)
     lines: list[list[Run]] = [[]]
     used = 0
-    for index, (token_id, shown) in enumerate(zip(tokenized.ids, tokenized.shown(), strict=True)):
+    for index, (token_id, shown) in enumerate(zip(tokenized.ids, tokenized.show_tokens(), strict=True)):
         ink = _CONTROL if index in control else _PIECES[index % 2]
         *parts, last = _LINES.findall(shown) or [shown]
         for part, tail in (*((part, "") for part in parts), (last, f" {token_id}" if ids else "")):

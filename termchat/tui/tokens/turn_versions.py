@@ -60,7 +60,7 @@ class TurnVersions:
         """Writes another reply to the last message; says so if nobody asked for its dice to be the same."""
         now = self._chat.tuning
         seed = now.seed
-        spans = self._chat.conversation.reply()
+        spans = self._chat.conversation.find_reply()
         start = spans[0].node.start if spans else None
         knobs = spans[-1].node.settings[-1:] if spans else []
         alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
@@ -88,7 +88,7 @@ class TurnVersions:
     def _show(self, turn: int, leaf: int) -> None:
         """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
-        self._do(lambda: self._chat.branches.select(leaf))
+        self._do(lambda: self._chat.branches.select_leaf(leaf))
         self._transcript.hold(turn, row)
         if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)
@@ -109,7 +109,7 @@ def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]
     """Which of its versions a turn is, and the nodes that each of them ends in: of a system prompt there may be several."""
     if parts[0].node.number == HEAD:
         return versions.of_prompt()
-    this, ends = versions.of(parts[0].node, parts[-1].node)
+    this, ends = versions.find_versions(parts[0].node, parts[-1].node)
     return this, [[end] for end in ends]
 
 

@@ -51,7 +51,7 @@ class Hot:
 
     def runs(self, begin: int, end: int) -> list[Run]:
         texts, hot = self.tokens.texts, heats(self.tokens, self._look)
-        first, last = texts.at(begin), texts.at(end - 1) + 1
+        first, last = texts.find_text(begin), texts.find_text(end - 1) + 1
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]

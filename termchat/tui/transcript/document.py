@@ -57,7 +57,7 @@ class Document:
     def show(self, conversation: Conversation, paint: Paint, *, running: bool) -> None:
         """Reads the path; turns that are there already stay as they are. `running`: the last one may still grow."""
         versions = Versions(conversation)
-        groups = groupby(conversation.path(), key=lambda span: span.node.role)
+        groups = groupby(conversation.find_path(), key=lambda span: span.node.role)
         parts = [parts_of(list(spans)) for _, spans in groups]
         if parts and (conversation.system or len(versions.of_prompt()[1]) > 1):
             parts.insert(0, (Part(conversation.head, None),))
@@ -98,7 +98,7 @@ class Document:
     def _count_versions(self, versions: Versions) -> None:
         for turn in self.turns:
             first, last = turn.parts[0].node, turn.parts[-1].node
-            this, every = versions.of_prompt() if first.number == HEAD else versions.of(first, last)
+            this, every = versions.of_prompt() if first.number == HEAD else versions.find_versions(first, last)
             turn.count_versions(this + 1, len(every))
 
     def resize(self, width: int) -> None:

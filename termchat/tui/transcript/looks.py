@@ -44,10 +44,10 @@ class _DraftHeats:
     def __init__(self) -> None:
         self._read = bytearray()
 
-    def of(self, tokens: TokenColumns) -> bytearray:
+    def compute_heats(self, tokens: TokenColumns) -> bytearray:
         """Those of all tokens so far; always the same reply's."""
         for at in range(len(self._read), len(tokens)):
-            draft = tokens.draft(at)
+            draft = tokens.find_draft(at)
             self._read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
         return self._read
 
@@ -60,7 +60,7 @@ def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
     known = _known.setdefault(tokens, {})
     if look not in known:
         known[look] = _DraftHeats() if look == "drafts" else Heats(look, CALM)
-    return known[look].of(tokens)
+    return known[look].compute_heats(tokens)
 
 
 def heat_inks(look: Look) -> Inks:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
-from termchat.conversation.thoughts import is_thinking, thought, thoughts_of
+from termchat.conversation.thoughts import is_thinking, count_thought, thoughts_of
 from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink, Line, Paint
 from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock
@@ -152,7 +152,7 @@ class Turn:
 
     def _fold(self) -> bool | None:
         """Whether its thoughts are folded; None while there are none, or while they are not over."""
-        if self._role == "user" or not any(thought(part.node, part.shown) for part in self.parts):
+        if self._role == "user" or not any(count_thought(part.node, part.shown) for part in self.parts):
             return None
         return None if is_thinking(self.parts[-1].node) else not self.unfolded
 
@@ -161,7 +161,7 @@ class Turn:
         thoughts = thoughts_of(spans) if self._folded is not None else None
         if thoughts is None:
             return ReadingBody()
-        end = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
+        end = sum(span.node.tokens.texts.start(count_thought(span.node, span.count)) for span in spans)
         folded = bool(self._folded)
         return ReadingBody(FoldBlock(end, str(thoughts), self.parts[-1].node.number, folded=folded), folded=folded)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from termchat.conversation.setting_changes import changes, model_change
+from termchat.conversation.setting_changes import describe_changes, model_change
 from termchat.conversation.token_marks import TokenMark, TokenMarks
 from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
 from termchat.decoding.records import SettingsRecord
@@ -66,7 +66,7 @@ def parts_of(spans: list[Span]) -> tuple[Part, ...]:
 def _part(node: Node, count: int) -> Part:
     if node.role == "user" or count >= len(node.ids):
         return Part(node, None)
-    return Part(node, None if count >= node.kept() else count, count)
+    return Part(node, None if count >= node.count_kept() else count, count)
 
 
 class TurnSource:
@@ -119,7 +119,7 @@ class TurnSource:
                 ends = [tokens.thought] if thought else []
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
                 self.tokens += self._taken - begin
-                text = tokens.texts.joined(self._taken, begin)
+                text = tokens.texts.join_texts(self._taken, begin)
                 told = TurnText(text, tokens, self.length - self._part_begin, thought, self._language)
                 self._read_forced(tokens, begin)
                 if self._token_marks is not None:
@@ -135,7 +135,7 @@ class TurnSource:
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
             self._part_begin = self.length
         if self.done and self._token_marks is not None:
-            self._mark(self._token_marks.finish())
+            self._mark(self._token_marks.finish_marks())
         if node.role == "assistant" and node.done and taken is None and not self._pending_read:
             self._pending_read = True
             self.length += len(node.pending)
@@ -144,7 +144,7 @@ class TurnSource:
     @property
     def loops(self) -> Sequence[tuple[int, int]]:
         """The first character of each text that is there again and again, and the one behind it."""
-        return self._token_marks.loops() if self._token_marks is not None else ()
+        return self._token_marks.list_loops() if self._token_marks is not None else ()
 
     def title(self, *, raw: bool = False) -> tuple[str, str]:
         """Who speaks, and a remark on it; of a piece of a raw text only what is not as usual."""
@@ -208,7 +208,7 @@ class TurnSource:
                 continue
             if self.marks and self.marks[-1].token == self.tokens:
                 self.marks.pop()
-            changed = changes(self._drawn_with, self._newest)
+            changed = describe_changes(self._drawn_with, self._newest)
             if changed:
                 text = f"{', '.join(changed)} at token {self.tokens}"
                 self.marks.append(Mark(self.length, self.tokens, text))

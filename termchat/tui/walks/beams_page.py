@@ -61,7 +61,7 @@ class BeamsPage:
             scene.chat.walks.branch_of_beam(step, place, dropped=dropped)
         elif what in _OF_REPLIES:
             ways = f"{name_of('walk-keep')} makes a branch of it. {name_of('back')} ends the search."
-            scene.chat.changed(Notice("a beam is not a reply yet", ways))
+            scene.chat.add_changes(Notice("a beam is not a reply yet", ways))
         else:
             return False
         return True

@@ -82,7 +82,7 @@ class GridPage:
         else:
             return False
         if 0 <= at < plan.group.size // plan.group.runs:
-            scene.chat.walks.select(at * plan.group.runs + run)
+            scene.chat.walks.select_reply(at * plan.group.runs + run)
         return True
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.node import Node
-from termchat.decoding.parting import first_difference, parting
+from termchat.decoding.parting import first_difference, find_parting
 from termchat.decoding.records import Token
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
@@ -78,10 +78,10 @@ class LockstepPage:
         if len(sides) < len(_SIDES) or what not in ("go", "line", "choose", "jump", "point"):
             return False
         if what == "line":
-            scene.chat.walks.select(sides[0 if by < 0 else 1].walk)
+            scene.chat.walks.select_reply(sides[0 if by < 0 else 1].walk)
         elif what == "point" and isinstance(arguments[0], tuple):
             number, self._step = arguments[0]
-            scene.chat.walks.select(sides[number].walk)
+            scene.chat.walks.select_reply(sides[number].walk)
         elif what == "jump":
             self._step = 0 if by < 0 else None
         elif what == "go":
@@ -99,7 +99,7 @@ class LockstepPage:
         token = self._token(scene, side, step)
         if token is None or not 1 <= number <= len(token.candidates):
             return True
-        scene.chat.walks.fork(side.walk, step, [token.candidates[number - 1].id])
+        scene.chat.walks.fork_reply(side.walk, step, [token.candidates[number - 1].id])
         return True
 
     def _at(self, sides: Sequence[_Side]) -> int:
@@ -120,7 +120,7 @@ class LockstepPage:
         tokens = [self._token(scene, side, parts) for side in sides]
         if tokens[0] is None or tokens[1] is None:
             return [Line(((f"they part at token {parts + 1}", STRONG),))]
-        return prose(str(parting(tokens[0], tokens[1])._replace(step=parts)), scene.width, STRONG)
+        return prose(str(find_parting(tokens[0], tokens[1])._replace(step=parts)), scene.width, STRONG)
 
     def _candidates(self, scene: WalksScene, sides: Sequence[_Side], step: int) -> list[Line]:
         """Of both sides, one beside the other; those of the side under the cursor have their keys."""
@@ -147,7 +147,7 @@ class LockstepPage:
             return side.waits if step == len(side.ids) else None
         key = side.node.number, step
         if self._record.get(key) is None:
-            self._record[key] = scene.chat.session.token(side.node, step)
+            self._record[key] = scene.chat.session.read_token(side.node, step)
         return self._record[key]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from termchat.conversation.thoughts import answer_of
 from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError, is_path
-from termchat.decoding.ranking import BY_THEMSELVES, Tally, agreement, left_out, tally
+from termchat.decoding.ranking import BY_THEMSELVES, Tally, compute_agreement, left_out, count_votes
 from termchat.decoding.records import Ranked
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
@@ -73,10 +73,10 @@ class TallyPage:
         if what not in ("line", "go") or at is None:
             return False
         if what == "line":
-            scene.chat.walks.select(places[min(max(at + by, 0), len(places) - 1)].walks[0])
+            scene.chat.walks.select_reply(places[min(max(at + by, 0), len(places) - 1)].walks[0])
         else:
             walks = places[at].walks
-            scene.chat.walks.select(walks[(walks.index(scene.cursor) + by) % len(walks)])
+            scene.chat.walks.select_reply(walks[(walks.index(scene.cursor) + by) % len(walks)])
         return True
 
     def _places(self, scene: WalksScene) -> list[_Place]:
@@ -91,13 +91,13 @@ class TallyPage:
 
     def _rank(self, scene: WalksScene) -> list[_Place]:
         group = scene.group
-        spans = {walk: group.spans(walk) for walk in sorted(group.nodes)}
+        spans = {walk: group.list_spans(walk) for walk in sorted(group.nodes)}
         problems: list[AnswerError] = []
         ranking = ranking_of(spans, group.group, problems.append)
         self._refused = problems[0].message if problems else ""
         of = {one.walk: one for one in ranking.walks}
         texts = {walk: answer_of(reply) for walk, reply in spans.items()}
-        counted = [_Place(one.text, one.walks, of[one.walks[0]]) for one in tally(ranking, texts)]
+        counted = [_Place(one.text, one.walks, of[one.walks[0]]) for one in count_votes(ranking, texts)]
         reasons: dict[str, list[int]] = {}
         for walk in left_out(ranking):
             reasons.setdefault(_why_not(scene, walk), []).append(walk)
@@ -146,7 +146,7 @@ def _best_line(scene: WalksScene, places: Sequence[_Place], at: int, *, here: bo
 
 def _vote_head(scene: WalksScene, places: Sequence[_Place], refused: str) -> Line:
     counted = [Tally(place.text, place.walks) for place in places if place.is_counted]
-    share, votes = agreement(counted), sum(map(len, (one.walks for one in counted)))
+    share, votes = compute_agreement(counted), sum(map(len, (one.walks for one in counted)))
     answer = scene.group.group.answer
     left: list[Run] = [
         (f"  answers {'at' if is_path(answer) else 'matching'} ", MUTED),
@@ -202,7 +202,7 @@ def _reply(scene: WalksScene, place: _Place, rows: int) -> list[Line]:
         said.append((f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›", ACCENT))
     said.append((f" · {scene.labels.get(walk, '')} · {ending_word(node, paused=walk in scene.group.paused)}", MUTED))
     wrapper = Wrapper(scene.width, (("  ", TEXT),), (("  ", TEXT),))
-    text = answer_of(scene.group.spans(walk)).strip()
+    text = answer_of(scene.group.list_spans(walk)).strip()
     answer = place.first.answer
     begin = text.rfind(answer) if answer else -1
     if begin < 0:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.node import Node
-from termchat.conversation.setting_changes import values
+from termchat.conversation.setting_changes import list_values
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Reason
 from termchat.decoding.samplers import KNOBS, Value
@@ -64,7 +64,7 @@ def alone_rate(conversation: Conversation) -> float | None:
 
 def apart(nodes: Mapping[int, Node]) -> dict[int, dict[str, Value]]:
     """By walk, the knobs whose newest values are not the same for all walks."""
-    known = {walk: values(node.settings[-1]) for walk, node in nodes.items() if node.settings}
+    known = {walk: list_values(node.settings[-1]) for walk, node in nodes.items() if node.settings}
     every = list(known.values())
     names = [name for name in KNOBS if name in every[0]] if every else []
     differing = [name for name in names if any(one[name] != every[0][name] for one in every)]

@@ -105,7 +105,7 @@ def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows
     if rows <= 0 or group.origin.node not in conversation.nodes:
         return []
     node = conversation.nodes[group.origin.node]
-    text = (node.written if node.role == "user" else node.tokens.texts.joined(group.origin.at)).rstrip("\n")
+    text = (node.written if node.role == "user" else node.tokens.texts.join_texts(group.origin.at)).rstrip("\n")
     most = _READ * width * rows
     wrapper = Wrapper(width)
     wrapper.feed("you  " if node.role == "user" and len(text) <= most else "", Ink("user", bold=True))

@@ -37,7 +37,7 @@ class PartingPage(ReadPage):
     def _recorded(self, scene: WalksScene, at: WalkToken) -> Sequence[Candidate]:
         """Those of the step that drew a token; they are read once, as soon as they are kept."""
         if at not in self._candidates:
-            record = scene.chat.session.token(*at)
+            record = scene.chat.session.read_token(*at)
             if record is None:
                 return ()
             self._candidates[at] = record.candidates[:_CANDIDATES]

@@ -32,17 +32,17 @@ class WalkReader:
         for walk in self.group.nodes:
             self.figures.add(walk)
             known, before = self._read.get(walk, 0), 0
-            for span in self.group.spans(walk):
+            for span in self.group.list_spans(walk):
                 tokens = span.node.tokens
                 for at in range(max(known - before, 0), span.count):
-                    self.figures.append(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
+                    self.figures.append_token(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
                 before += span.count
             self._read[walk] = max(known, before)
 
     def token(self, walk: int, at: int) -> WalkToken:
         """A token of a walk that was read."""
         before = 0
-        spans = self.group.spans(walk)
+        spans = self.group.list_spans(walk)
         for span in spans:
             if at < before + span.count:
                 return WalkToken(span.node, at - before)
@@ -53,7 +53,7 @@ class WalkReader:
         """The text of each of these tokens."""
         found: list[str] = []
         before = 0
-        for span in self.group.spans(walk):
+        for span in self.group.list_spans(walk):
             found += span.node.tokens.texts[max(begin - before, 0) : max(min(end - before, span.count), 0)]
             before += span.count
         return found

@@ -66,7 +66,7 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
 
 def _refusal(parts: Parts, kind: GroupKind) -> str:
     """Why the engine cannot make such replies; "" where it can."""
-    why = parts.chat.refused("beams" if kind == "beams" else "walks")
+    why = parts.chat.find_refusal("beams" if kind == "beams" else "walks")
     return "; ".join(why) if why is not None else ""
 
 
@@ -79,5 +79,5 @@ def _where(parts: Parts, draft: str) -> str:
     chat = parts.chat.conversation
     if draft:
         return f"replies to your draft: {one_line(draft, _SHOWN)}"
-    said = next((span.node.written for span in reversed(chat.path()) if span.node.role == "user"), "")
+    said = next((span.node.written for span in reversed(chat.find_path()) if span.node.role == "user"), "")
     return f"new replies to: {one_line(said, _SHOWN)}" if said else ""

@@ -55,7 +55,7 @@ def _shared(cell: _Cell) -> str:
 
 def _entropy(cell: _Cell) -> str:
     mean = cell.figures.mean_entropy
-    unlisted = max(span.node.tokens.most_unlisted for span in cell.reader.group.spans(cell.walk))
+    unlisted = max(span.node.tokens.most_unlisted for span in cell.reader.group.list_spans(cell.walk))
     return "" if mean is None else at_most(mean, unlisted) + number(mean)
 
 
@@ -65,9 +65,9 @@ _COLUMNS: tuple[_Column, ...] = (
     _Column("mean logprob", "mean logp", lambda cell: number(cell.figures.mean_logprob)),
     _Column("perplexity", "ppl", lambda cell: number(cell.figures.perplexity), 1),
     _Column("entropy bits", "entropy", _entropy, 3),
-    _Column("distinct-1", "dist-1", lambda cell: number(cell.figures.distinct(1)), 4),
-    _Column("-2", "dist-2", lambda cell: number(cell.figures.distinct(2)), 2),
-    _Column("-3", "dist-3", lambda cell: number(cell.figures.distinct(3)), 3),
+    _Column("distinct-1", "dist-1", lambda cell: number(cell.figures.count_distinct(1)), 4),
+    _Column("-2", "dist-2", lambda cell: number(cell.figures.count_distinct(2)), 2),
+    _Column("-3", "dist-3", lambda cell: number(cell.figures.count_distinct(3)), 3),
     _Column("shared", "shared", _shared),
 )
 

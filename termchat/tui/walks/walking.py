@@ -77,7 +77,7 @@ class Walking:
 
     def reopen(self, number: int | None) -> None:
         """Shows a group of the chat again: the one with that number, or of the last reply that belongs to one (None)."""
-        path = self._chat.conversation.path()
+        path = self._chat.conversation.find_path()
         grouped = (span.node.group for span in reversed(path) if span.node.group is not None)
         last = next(grouped, None)
         if number is None and last is None:
@@ -106,7 +106,7 @@ class Walking:
         elif walks.running:
             self._parts.do(self._chat.replies.stop)
         else:
-            self._parts.do(walks.leave)
+            self._parts.do(walks.leave_group)
         return True
 
     def _choose(self, number: int) -> None:
@@ -126,11 +126,11 @@ class Walking:
         """In token mode the cursor goes to the same step of the other walk, or to its last one."""
         tokens, ref = self._tokens, self._tokens.transcript.cursor
         if not tokens.mode.open or ref is None:
-            self._parts.do(lambda: self._chat.walks.select(walk))
+            self._parts.do(lambda: self._chat.walks.select_reply(walk))
             return
         step = group.step_of(ref.node, ref.index)
         tokens.leave()
-        self._parts.do(lambda: self._chat.walks.select(walk))
+        self._parts.do(lambda: self._chat.walks.select_reply(walk))
         if tokens.enter() and (place := group.place_of(walk, step)) is not None:
             tokens.transcript.set_cursor(TokenRef(*place))
             tokens.follow()
@@ -145,7 +145,7 @@ class Walking:
         self._view.scroll_by(by * _FAR)
 
     def _keep(self) -> None:
-        self._parts.do(lambda: self._chat.walks.keep(self._view.cursor))
+        self._parts.do(lambda: self._chat.walks.keep_reply(self._view.cursor))
 
     def _keep_all(self) -> None:
         self._parts.do(self._chat.walks.keep_all)

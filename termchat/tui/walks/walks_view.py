@@ -45,7 +45,7 @@ class WalkText(TranscriptView):
 
     def show_walk(self, group: ReplyGroup, walk: int) -> None:
         self.walk = walk
-        self.show_reply(group.spans(walk), running=walk in group.running)
+        self.show_reply(group.list_spans(walk), running=walk in group.running)
 
     @on(events.Click)
     async def choose(self) -> None:

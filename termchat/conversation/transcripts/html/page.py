@@ -12,11 +12,18 @@ from statistics import median
 
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import Session
-from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
+from termchat.conversation.transcripts.facts import fact_line, list_facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupsOnPage
 from termchat.conversation.transcripts.html.page_tree import PageTree, Way
-from termchat.conversation.transcripts.html.token_spans import HEATS, SHOWN, block, data, spans, text
-from termchat.conversation.transcripts.html.walk_columns import together
+from termchat.conversation.transcripts.html.token_spans import (
+    HEATS,
+    SHOWN,
+    write_block,
+    write_data,
+    write_spans,
+    escape_text,
+)
+from termchat.conversation.transcripts.html.walk_columns import write_group
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line, sanitize
@@ -31,9 +38,9 @@ _LONGEST = 60
 """Cells of a branch's name."""
 
 
-def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
+def draw_plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
     """Return an SVG step plot from 0 to `most`, as wide as its place. `kind` is a class of the style sheet."""
-    columns = highest(values)
+    columns = list_highest(values)
     heights = [HEIGHT - round(min(value / most, 1.0) * (HEIGHT - 1)) if most else HEIGHT for value in columns]
     path = f"M0 {HEIGHT}" + "".join(f"V{height}h1" for height in heights) + f"V{HEIGHT}z"
     return (
@@ -42,7 +49,7 @@ def plot(kind: str, values: Sequence[float], most: float, label: str) -> str:
     )
 
 
-def highest(values: Sequence[float]) -> list[float]:
+def list_highest(values: Sequence[float]) -> list[float]:
     """Return at most `COLUMNS` of the values: the highest of each few. Non-numbers count as 0."""
     finite = [value if isfinite(value) and value > 0 else 0.0 for value in values]
     each = max(ceil(len(finite) / COLUMNS), 1)
@@ -51,17 +58,17 @@ def highest(values: Sequence[float]) -> list[float]:
 
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """Yield the page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
-    title = text(plain_line(conversation.title) or "Chat")
+    title = escape_text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
     yield from _render_head(title)
     yield f"<header><h1>{title}</h1><ul>"
-    told = [*facts(conversation, info)]
+    told = [*list_facts(conversation, info)]
     if tree.branches > 1:
         all_held = tree.held == tree.branches
         left = "" if all_held else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
         told.append(("branches", f"{tree.branches:,}{left}"))
-    yield from (f"<li>{text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
+    yield from (f"<li>{escape_text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
     yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
     if tree.versions or len(tree.prompts) > 1:
         yield " ‹ and › beside a heading, or the keys &lt; and &gt;, switch to another version of a turn and what follows it."
@@ -72,26 +79,28 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     yield "<main>"
     if _has_system(tree):
         prompt, which = tree.prompts[tree.prompt], _render_version(tree.prompt, len(tree.prompts))
-        yield from _render_section("system", _SYSTEM if prompt.text else _NONE, which, text(prompt.text))
+        yield from _render_section("system", _SYSTEM if prompt.text else _NONE, which, escape_text(prompt.text))
     for turn in tree.chat.turn_spans():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
-        shown = "".join(_piece(tree, span.node, span.count) for span in turn)
-        feet = "".join(_foot(span.node, span.count) for span in turn if kind == "reply")
+        shown = "".join(_write_piece(tree, span.node, span.count) for span in turn)
+        feet = "".join(_write_foot(span.node, span.count) for span in turn if kind == "reply")
         if kind == "reply":
-            feet += "".join(part for group in groups.of_turn(turn) for part in together(group))
+            feet += "".join(part for group in groups.of_turn(turn) for part in write_group(group))
         yield from _render_section(kind, _heading_of(first, info), _render_versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
-        yield from data(tree.chat.nodes[number], records)
+        yield from write_data(tree.chat.nodes[number], records)
     yield '<template id="elsewhere">'
-    for node in tree.others():
-        yield _piece(tree, node, len(node.ids)) + (_foot(node, len(node.ids)) if node.role == "assistant" else "")
-        yield from data(node, records)
-    for group in groups.elsewhere():
-        yield from together(group)
+    for node in tree.list_others():
+        yield _write_piece(tree, node, len(node.ids)) + (
+            _write_foot(node, len(node.ids)) if node.role == "assistant" else ""
+        )
+        yield from write_data(node, records)
+    for group in groups.list_elsewhere():
+        yield from write_group(group)
     yield "</template>"
-    yield f'<script type="application/json" id="tree">{block(_tree_data(tree, info))}</script>'
+    yield f'<script type="application/json" id="tree">{write_block(_tree_data(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
     yield f"<script>{_read_asset('page.js')}</script>"
     yield "</body></html>"
@@ -107,11 +116,11 @@ def _tree_data(tree: PageTree, info: Session) -> dict[str, object]:
     lists = list({id(ways): ways for ways in tree.versions.values()}.values())
     index = {id(ways): at for at, ways in enumerate(lists)}
     nodes = tree.chat.nodes
-    ways = {number: found for number, node in nodes.items() if (found := tree.ways(node))}
+    ways = {number: found for number, node in nodes.items() if (found := tree.find_ways(node))}
     return {
         "leaf": tree.chat.leaf,
         "nodes": {
-            number: [node.parent, node.at, node.kept(), len(node.ids), _heading_of(node, info)]
+            number: [node.parent, node.at, node.count_kept(), len(node.ids), _heading_of(node, info)]
             for number, node in nodes.items()
         },
         "versions": lists,
@@ -161,7 +170,7 @@ def _render_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
 
 
 def _render_section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
-    yield f'<section class="turn {kind}"><div class="head"><h2>{text(heading)}</h2>{versions}</div>'
+    yield f'<section class="turn {kind}"><div class="head"><h2>{escape_text(heading)}</h2>{versions}</div>'
     yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
@@ -188,15 +197,15 @@ def _render_version(at: int, count: int) -> str:
     )
 
 
-def _piece(tree: PageTree, node: Node, shown: int) -> str:
+def _write_piece(tree: PageTree, node: Node, shown: int) -> str:
     """Write a node as a part of its turn's text, of which a path takes so many ids."""
     if node.role == "user":
-        mark = f'<span class="mark line">{text(str(node.omitted))}</span>' if node.omitted is not None else ""
-        content = mark + text(node.written)
+        mark = f'<span class="mark line">{escape_text(str(node.omitted))}</span>' if node.omitted is not None else ""
+        content = mark + escape_text(node.written)
     else:
-        piece, before = tree.piece(node)
-        forks = {at: _describe_fork(tree, ways, before + at) for at, ways in tree.ways(node).items()}
-        content = "".join(spans(piece, shown, forks))
+        piece, before = tree.find_piece(node)
+        forks = {at: _describe_fork(tree, ways, before + at) for at, ways in tree.find_ways(node).items()}
+        content = "".join(write_spans(piece, shown, forks))
     return f'<span class="piece" data-node="{node.number}">{content}</span>'
 
 
@@ -206,10 +215,10 @@ def _describe_fork(tree: PageTree, ways: list[Way], token: int) -> str:
     return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
 
 
-def _foot(node: Node, shown: int) -> str:
+def _write_foot(node: Node, shown: int) -> str:
     """Return plots and facts of a node of a reply; the plots are of the whole, and hidden where a path takes only a part."""
-    part = " part" if shown < node.kept() else ""
-    told = f'<p class="facts">{text(fact)}</p>' if (fact := fact_line(node)) else ""
+    part = " part" if shown < node.count_kept() else ""
+    told = f'<p class="facts">{escape_text(fact)}</p>' if (fact := fact_line(node)) else ""
     return f'<div class="foot{part}" data-node="{node.number}">{"".join(_render_plots(node))}{told}</div>'
 
 
@@ -219,7 +228,7 @@ def _render_plots(node: Node) -> Iterator[str]:
     times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
-    bits, usual = max(highest(tokens.entropies)), median(times)
+    bits, usual = max(list_highest(tokens.entropies)), median(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
     if end is not None and end.ttft_ms is not None:
         said.append(f"first token after {end.ttft_ms:.0f} ms")
@@ -230,10 +239,10 @@ def _render_plots(node: Node) -> Iterator[str]:
         unlisted = tokens.most_unlisted
         most = f"up to ≤{bits:.1f} bit, with up to {unlisted:.1%} not listed" if unlisted else f"up to {bits:.1f} bit"
         yield "<figure>"
-        yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, {most}")
+        yield draw_plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, {most}")
         yield f"<figcaption>entropy, {most}</figcaption></figure>"
     yield "<figure>"
-    yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
+    yield draw_plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
     per = "step" if tokens.drafts is None else "row decoded"
     yield f"<figcaption>time per {per}: {', '.join(said)}</figcaption></figure></div>"
 

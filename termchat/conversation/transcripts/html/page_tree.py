@@ -34,7 +34,7 @@ class PageTree:
 
     def __init__(self, conversation: Conversation) -> None:
         self.chat = Conversation(conversation.first_system, raw=conversation.raw)
-        self.shown = {span.node.number: span.count for span in conversation.path()}
+        self.shown = {span.node.number: span.count for span in conversation.find_path()}
         """The nodes on the path that is shown, and how many of their ids it takes."""
         tokens, nodes = MOST_TOKENS, MOST_NODES
         for node in conversation.nodes.values():  # a parent was there before what grew from it
@@ -43,7 +43,7 @@ class PageTree:
                 if node.deleted or without_parent or len(node.tokens) > tokens or not nodes:
                     continue
                 tokens, nodes = tokens - len(node.tokens), nodes - 1
-            self.chat.attach(copy.copy(node))
+            self.chat.attach_node(copy.copy(node))
         self.chat.leaf = conversation.leaf
         self.branches, self.held = len(_find_ends(conversation)), len(_find_ends(self.chat))
         """How many branches the chat has, and how many of them the page."""
@@ -54,24 +54,24 @@ class PageTree:
         """Which of the prompts is shown."""
         self.prompts = [self._prompt_way(numbers) for numbers in firsts]
 
-    def others(self) -> list[Node]:
+    def list_others(self) -> list[Node]:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
 
-    def ways(self, node: Node) -> dict[int, list[Way]]:
+    def find_ways(self, node: Node) -> dict[int, list[Way]]:
         """Find where a reply continues in several ways before its end, by the number of its tokens before, itself first."""
-        kept = node.kept() if node.role == "assistant" else 0
+        kept = node.count_kept() if node.role == "assistant" else 0
         found: dict[int, list[Way]] = {}
-        for child in self.chat.children(node.number):
+        for child in self.chat.list_children(node.number):
             if child.at < kept:
                 itself = [Way(node.number, self.chat.newest_leaf(node.number, after=child.at))]
                 found.setdefault(child.at, itself).append(Way(child.number, self.chat.newest_leaf(child.number)))
         return found
 
-    def piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
+    def find_piece(self, node: Node) -> tuple[setting_changes.Piece, int]:
         """Return a node of a reply, whole, with its marks, and how many tokens of the reply come before it."""
-        spans = self.chat.reply(node.number)
+        spans = self.chat.find_reply(node.number)
         pieces = ((span, span.node.text(span.count)) for span in spans)
-        *_, last = setting_changes.marked(pieces, {})
+        *_, last = setting_changes.mark_pieces(pieces, {})
         return last, sum(span.count for span in spans[:-1])
 
     def _prompt_way(self, firsts: list[int]) -> PromptWay:
@@ -86,10 +86,10 @@ class PageTree:
         alike: dict[tuple[int, ...], list[Way]] = {}
         found: dict[int, list[Way]] = {}
         for node in chat.nodes.values():
-            grown = chat.children(node.number)
+            grown = chat.list_children(node.number)
             if node.role == "user" or node.number in leaves or any(child.role == "user" for child in grown):
-                first = chat.reply(node.number)[0].node if node.role == "assistant" else node
-                ends = tuple(versions.of(first, node)[1])
+                first = chat.find_reply(node.number)[0].node if node.role == "assistant" else node
+                ends = tuple(versions.find_versions(first, node)[1])
                 if ends not in alike:
                     alike[ends] = [Way(end, leaf_of(chat, end, {chat.leaf or 0: 0})) for end in ends]
                 if len(ends) > 1:
@@ -99,4 +99,4 @@ class PageTree:
 
 def _find_ends(chat: Conversation) -> set[int]:
     """Return where branches end; the one that is shown may end where another goes on."""
-    return {leaf.number for leaf in chat.leaves()} | ({chat.leaf} if chat.leaf is not None else set())
+    return {leaf.number for leaf in chat.list_leaves()} | ({chat.leaf} if chat.leaf is not None else set())

@@ -27,40 +27,42 @@ CANDIDATES = 10
 """The most that the page holds of a step; the transcript in JSON Lines holds all."""
 
 
-def text(foreign: str) -> str:
+def escape_text(foreign: str) -> str:
     """Return foreign text as the page shows it, its line breaks kept."""
     return escape(sanitize(foreign.replace("\r\n", "\n")))
 
 
-def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
+def write_spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
     """Yield the text of a whole piece of a reply, token by token, with its marks and where other branches begin (`forks`, by
     the number of tokens before). What a path that takes only `shown` of its ids does not reach is hidden.
 
     A token that shows nothing (half a character, a stop sequence, the end) is there without text.
     """
     node, tokens = piece.span.node, piece.span.node.tokens
-    reach = len(tokens) if shown >= node.kept() else shown
+    reach = len(tokens) if shown >= node.count_kept() else shown
     marks = {at: [mark for _, mark in group] for at, group in groupby(piece.marks, key=lambda mark: mark[0])}
-    heats = [Heats(name, HEATS - 1).of(tokens) for name in SHOWN]
+    heats = [Heats(name, HEATS - 1).compute_heats(tokens) for name in SHOWN]
     letters = [name[0] for name in SHOWN]
     chosen = " s" if tokens.searched else " f"
     for at, said in enumerate(tokens.texts):
         hidden = "" if at < reach else " hidden"
         if at in forks:
             beyond = "" if at <= reach else " hidden"
-            yield f'<button type="button" class="mark fork" data-at="{at}"{beyond}>{text(forks[at])}</button>'
-        yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in marks.pop(at, ()))
+            yield f'<button type="button" class="mark fork" data-at="{at}"{beyond}>{escape_text(forks[at])}</button>'
+        yield from (
+            f'<span class="mark" data-n="{at}"{hidden}>{escape_text(mark)}</span>' for mark in marks.pop(at, ())
+        )
         heat = " ".join(f"{letter}{column[at]}" for letter, column in zip(letters, heats, strict=True))
         kind = chosen * bool(tokens.forced[at]) + " th" * (at < tokens.thought)
-        yield f'<span class="t {heat}{kind}" data-n="{at}"{hidden}>{text(said)}</span>'
+        yield f'<span class="t {heat}{kind}" data-n="{at}"{hidden}>{escape_text(said)}</span>'
     hidden = "" if shown >= len(tokens) else " hidden"
     for at, left in marks.items():
-        yield from (f'<span class="mark" data-n="{at}"{hidden}>{text(mark)}</span>' for mark in left)
+        yield from (f'<span class="mark" data-n="{at}"{hidden}>{escape_text(mark)}</span>' for mark in left)
     if node.pending:
-        yield f'<span class="rest"{hidden}>{text(node.pending)}</span>'
+        yield f'<span class="rest"{hidden}>{escape_text(node.pending)}</span>'
 
 
-def data(node: Node, records: Records) -> Iterator[str]:
+def write_data(node: Node, records: Records) -> Iterator[str]:
     """Yield the data of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
@@ -75,8 +77,8 @@ def data(node: Node, records: Records) -> Iterator[str]:
     index = 0
     for record in records(node.number):
         if isinstance(record, Token):
-            yield ("," if index else "") + block(
-                [*_token_data(record), _round(node, index), _short(record.unlisted) or 0]
+            yield ("," if index else "") + write_block(
+                [*_token_data(record), _pack_round(node, index), _shorten_number(record.unlisted) or 0]
             )
             index += 1
     yield "]</script>"
@@ -91,14 +93,14 @@ def _token_data(token: Token) -> list[object]:
         None if token.id == UNKNOWN else token.id,
         token.bytes.hex(" "),
         show_piece(token.bytes.decode("utf-8", "replace")),
-        *map(_short, (token.logprob, rank, token.probability, token.entropy, token.p_end)),
+        *map(_shorten_number, (token.logprob, rank, token.probability, token.entropy, token.p_end)),
         token.decode_us,
         token.sample_us,
         [_candidate_data(candidate) for candidate in most],
     ]
 
 
-def _round(node: Node, index: int) -> list[object] | int:
+def _pack_round(node: Node, index: int) -> list[object] | int:
     made = round_at(node.tokens, index) if node.tokens.drafts is not None and index < len(node.tokens) else None
     if made is None:
         return 0
@@ -110,16 +112,22 @@ def _candidate_data(candidate: Candidate) -> list[object]:
     share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
     stage = candidate.removed_by
     removed = loss_of(stage) if stage == TEMPERATURE else sanitize(stage, keep="") if stage else 0
-    return [candidate.id, show_piece(candidate.text), _short(share), _short(candidate.probability), removed]
+    return [
+        candidate.id,
+        show_piece(candidate.text),
+        _shorten_number(share),
+        _shorten_number(candidate.probability),
+        removed,
+    ]
 
 
-def _short(number: float | None) -> float | None:
+def _shorten_number(number: float | None) -> float | None:
     """Round to four significant digits; None for NaN, which JSON does not have."""
     short = float(f"{number:.4g}") if number is not None else math.nan
     return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
-def block(value: object) -> str:
+def write_block(value: object) -> str:
     """Return JSON that cannot close the script element it is in."""
     shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

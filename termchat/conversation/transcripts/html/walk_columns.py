@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from termchat.conversation import setting_changes
-from termchat.conversation.transcripts.groups_on_page import GroupOnPage, WalkOnPage, figure
-from termchat.conversation.transcripts.html.token_spans import spans, text
+from termchat.conversation.transcripts.groups_on_page import GroupOnPage, WalkOnPage, format_figure
+from termchat.conversation.transcripts.html.token_spans import write_spans, escape_text
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Beam, Beams
 from termchat.text import show_piece
@@ -19,9 +19,9 @@ MOST_STEPS = 400
 """Of a beam search: a table of more is for nobody's eyes."""
 
 
-def together(group: GroupOnPage) -> Iterator[str]:
+def write_group(group: GroupOnPage) -> Iterator[str]:
     yield f'<details class="walks" open data-node="{group.origin.number}" data-at="{group.at}">'
-    yield f'<summary><h3>{text(group.title)}</h3></summary><div class="columns">'
+    yield f'<summary><h3>{escape_text(group.title)}</h3></summary><div class="columns">'
     for walk in group.walks:
         yield from _render_walk(walk)
     yield "</div>"
@@ -32,13 +32,13 @@ def together(group: GroupOnPage) -> Iterator[str]:
 
 def _render_walk(walk: WalkOnPage) -> Iterator[str]:
     node = walk.node
-    (piece,) = setting_changes.marked([(Span(node, len(node.ids)), node.text())], {})
-    label = f' <span class="label">{text(walk.label)}</span>' if walk.label else ""
+    (piece,) = setting_changes.mark_pieces([(Span(node, len(node.ids)), node.text())], {})
+    label = f' <span class="label">{escape_text(walk.label)}</span>' if walk.label else ""
     hidden = "" if walk.goes_on else " hidden"
     yield f'<article class="walk" data-node="{node.number}"><h4>Walk {walk.number}{label}</h4>'
-    yield f'<div class="text">{"".join(spans(piece, len(node.ids), {}))}</div>'
+    yield f'<div class="text">{"".join(write_spans(piece, len(node.ids), {}))}</div>'
     yield f'<p class="on"{hidden}>The chat continues from this walk.</p>'
-    yield f'<p class="facts">{text(walk.told)}</p></article>'
+    yield f'<p class="facts">{escape_text(walk.told)}</p></article>'
 
 
 def _render_steps(steps: Sequence[Beams]) -> Iterator[str]:
@@ -61,4 +61,4 @@ def _render_steps(steps: Sequence[Beams]) -> Iterator[str]:
 def _render_beam(beam: Beam, *, begins: bool) -> str:
     parent = "" if begins else f" ← {beam.parent + 1}"
     ended = ", ended" if beam.finished else ""
-    return f"<b>{text(show_piece(beam.text))}</b> <span>{figure(beam.score)}{parent}{ended}</span>"
+    return f"<b>{escape_text(show_piece(beam.text))}</b> <span>{format_figure(beam.score)}{parent}{ended}</span>"

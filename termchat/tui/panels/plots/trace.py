@@ -179,7 +179,7 @@ class Trace:
     def unlisted(self, index: int) -> float:
         """See `Token.unlisted`."""
         node, at = self._find(index)
-        return node.tokens.unlisted(at)
+        return node.tokens.read_unlisted(at)
 
     def text(self, index: int) -> str:
         node, at = self._find(index)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
-from termchat.conversation.setting_changes import changes
+from termchat.conversation.setting_changes import describe_changes
 from termchat.conversation.tree import Node, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.tui.transcript.cursor.token_order import Stretch, TokenRef, Track
@@ -60,7 +60,7 @@ def is_changed(stretch: Stretch, indexes: range) -> int | None:
     for index in sorted({at for at in stretch.node.settings_at if at in indexes}, reverse=indexes.step < 0):
         after = _settings(stretch.node, index)
         before = _settings(stretch.node, index - 1) if index else _last_settings(stretch.before)
-        if after is not None and before is not None and changes(before, after):
+        if after is not None and before is not None and describe_changes(before, after):
             return index
     return None
 

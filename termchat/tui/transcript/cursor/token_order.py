@@ -137,14 +137,14 @@ class TurnTokens:
         part = bisect_right(self._begins, offset) - 1
         texts, place = self._texts[part], offset - self._begins[part]
         last = self._parts[part].shown
-        return self._firsts[part] + texts.at(place) if place < texts.start(last) else -1
+        return self._firsts[part] + texts.find_text(place) if place < texts.start(last) else -1
 
     def among(self, begin: int, end: int) -> Iterator[int]:
         """The numbers of the tokens that have some of these characters, in order."""
         for first, before, texts, part in zip(self._firsts, self._begins, self._texts, self._parts, strict=True):
             at, stop = max(begin - before, 0), min(end - before, texts.start(part.shown))
             if at < stop:
-                index, last = texts.at(at), texts.at(stop - 1)
+                index, last = texts.find_text(at), texts.find_text(stop - 1)
                 yield from (first + at for at, size in enumerate(map(len, texts[index : last + 1]), index) if size)
 
     def number(self, part: int, index: int) -> int:
