@@ -21,7 +21,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import SIGN, AddressError, EngineAddress, name_model, is_url
+from termchat.engine.address import SIGN, AddressError, EngineAddress, is_url, name_model
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 

@@ -20,7 +20,7 @@ from termchat.chat.live import Live
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session
-from termchat.conversation.thoughts import is_thinking, count_thought
+from termchat.conversation.thoughts import count_thought, is_thinking
 from termchat.conversation.tree import Conversation, Span
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
-from termchat.chat.prompting import Turn, build_messages, omission_of, build_question, turns_of
+from termchat.chat.prompting import Turn, build_messages, build_question, omission_of, turns_of
 from termchat.chat.replies import Replies
 from termchat.chat.reply_group import ReplyBeginning
 from termchat.chat.state import State

@@ -21,7 +21,7 @@ class Texts(list[str]):
     def __deepcopy__(self, _: object) -> Texts:
         return Texts(self)
 
-    def append_text(self, text: str) -> None:
+    def append(self, text: str) -> None:
         """Add a text."""
         super().append(sys.intern(text))
         self._starts.append(self._starts[-1] + len(text))

@@ -19,13 +19,13 @@ from termchat.decoding.arithmetic import (
     Logits,
     Situation,
     Surviving,
+    compute_probabilities,
+    count_window,
     find_floor,
     logf,
-    sum_nucleus,
-    compute_probabilities,
     softmax,
+    sum_nucleus,
     temperature,
-    count_window,
 )
 from termchat.decoding.biases import BANNED
 from termchat.decoding.constraint import GRAMMAR

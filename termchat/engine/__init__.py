@@ -8,6 +8,7 @@
 - `local` is the engine. It starts the process of `llama.worker`, sends it commands and receives its events in the frames of
   `wire`, and notices when it dies. The place of the model is behind its `WorkerLine`.
 - `llama` is what runs in that process, and the only room that imports llama_cpp.
+- `worker_line` is the line to a worker: how its process is started, and why it ended.
 - `ssh` is the line to the same process on another machine, started over ssh.
 - `remote` is such a process whose model is on a server, behind a URL.
 - `checkup` asks engines elsewhere what they are.

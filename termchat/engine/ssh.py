@@ -19,8 +19,8 @@ import termchat
 from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.address import REMOTE_COMMAND, EngineAddress
-from termchat.engine.local import ErrorLog, Outbox, WorkerLine
 from termchat.engine.port import Command, EngineError
+from termchat.engine.worker_line import ErrorLog, Outbox, WorkerLine
 from termchat.text import one_line, size
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=3")

@@ -273,10 +273,9 @@ def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_pat
         driven.chat.send("Tell me about the first thing.")
         old = driven.chat.conversation
         driven.until(
-            lambda: (
-                driven.chat.phase == "idle"
-                or len(old.find_reply() and old.find_reply()[-1].node.tokens) >= wait_for_tokens
-            )  # noqa: B023
+            lambda tree=old, count=wait_for_tokens: (
+                driven.chat.phase == "idle" or len(tree.find_reply() and tree.find_reply()[-1].node.tokens) >= count
+            )
         )
         driven.chat.new()
         assert driven.chat.conversation is not old

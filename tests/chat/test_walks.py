@@ -391,7 +391,7 @@ def test_a_message_that_is_to_be_walked_waits_as_any_other() -> None:
     assert list(it.chat.turns.queue) == ["third", "second"]
     it.engine.end()
     it.pump()
-    it.chat.walks.keep(0)
+    it.chat.walks.keep_reply(0)
     it.pump()
     assert len(it.asked.replies) == 3
     assert it.chat.turns.take_back(0) == "second"

@@ -64,7 +64,8 @@ class Somebody:
             "open": lambda: [walks.open(group.group.number) for group in list_groups(chat.conversation)[-1:]],
             "new": lambda: self._seldom(chat.new), "unload": lambda: self._seldom(chat.loading.unload_model),
             "die": lambda: self._seldom(self.it.engine.die), "restart": chat.loading.restart_engine,
-            "inspect": lambda: at(chat.questions.inspect_token), "score": lambda: at(lambda node, _: chat.questions.score_reply(node)),
+            "inspect": lambda: at(chat.questions.inspect_token),
+            "score": lambda: at(lambda node, _: chat.questions.score_reply(node)),
         }  # fmt: skip
 
     def act(self) -> None:

@@ -542,7 +542,7 @@ def test_what_is_saved_can_be_read_on_a_full_disk(path: Path) -> None:
     code = """
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # not even the index of an empty log can be made
 store = Store.open(path)
-print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.turns()))
+print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.list_turns()))
 print(len(list(store.records(session, 2))), store.problem() is not None)
 """
     listed, records = output(child(ONE_CHAT + code, path)).splitlines()
@@ -572,7 +572,7 @@ folder.chmod(0o700)
 path.chmod(0o600)
 assert eventually(store, False)
 assert store.close()
-print(list(store.load(session).conversation.turns()))
+print(list(store.load(session).conversation.list_turns()))
 """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chats.db"
@@ -594,7 +594,7 @@ print([found.name for found in path.parent.iterdir() if "damaged" in found.name]
 path.chmod(0o600)
 assert eventually(store, False)
 assert store.close()
-print(list(store.load(session).conversation.turns()))
+print(list(store.load(session).conversation.list_turns()))
 """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chats.db"

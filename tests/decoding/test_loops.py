@@ -62,7 +62,7 @@ def test_a_loop_has_its_border_and_its_extent(period: int) -> None:
     assert finder.current is None
     finder.extend_ids([ids[-1]])
     assert finder.current == Repetition(50, len(ids), period)
-    finder.extend([7_000])
+    finder.extend_ids([7_000])
     assert finder.current is None
     assert finder.ended == [Repetition(50, len(ids), period)]
     assert finder.ended[0].times == {1: 32, 3: 10, 17: 4, LONGEST: 4}[period]

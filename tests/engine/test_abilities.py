@@ -17,13 +17,14 @@ from termchat.engine.abilities import (
     VLLM,
     EngineAbilities,
     Feature,
-    most_of,
     find_refusal,
+    most_of,
     who_can,
 )
 from termchat.engine.address import HERE, EngineAddress
-from termchat.engine.local import LocalEngine, WorkerLine
+from termchat.engine.local import LocalEngine
 from termchat.engine.port import Load, Loaded, ModelSpec
+from termchat.engine.worker_line import WorkerLine
 from tests.tui.fake_engine import INFO
 
 

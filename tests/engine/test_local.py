@@ -12,7 +12,7 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished
 from termchat.decoding.samplers import Tuning
-from termchat.engine.local import LocalEngine, WorkerLine
+from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -31,6 +31,7 @@ from termchat.engine.port import (
     Step,
     Tokenize,
 )
+from termchat.engine.worker_line import WorkerLine
 from tests.engine.conftest import Driver, request
 
 TUNING = Tuning()

@@ -13,8 +13,9 @@ import pytest
 from termchat.config.settings import load
 from termchat.decoding.records import Failed
 from termchat.engine.llama import rpc
-from termchat.engine.local import LocalEngine, WorkerLine
+from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, Load, ModelSpec
+from termchat.engine.worker_line import WorkerLine
 
 
 @pytest.fixture

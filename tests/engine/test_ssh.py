@@ -352,7 +352,7 @@ def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) ->
 
 
 def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_with_it(monkeypatch) -> None:
-    code = "from termchat.engine import wire; print(wire.protocol())"
+    code = "from termchat.engine import wire; print(wire.digest_protocol())"
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
         other = subprocess.run(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from termchat.engine.address import HERE, EngineAddress
-from termchat.engine.local import LocalEngine, Outbox, WorkerLine
+from termchat.engine.local import LocalEngine
 from termchat.engine.make import engine_at
 from termchat.engine.port import Command, EngineError, Load, ModelSpec, Probe
+from termchat.engine.worker_line import Outbox, WorkerLine
 
 LAB = EngineAddress(name="lab", url="ssh://lab")
 

@@ -20,7 +20,7 @@ import msgspec
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcripts.transcript import VERSION
-from termchat.decoding.beam_search import penalty_problem, find_problem
+from termchat.decoding.beam_search import find_problem, penalty_problem
 from termchat.decoding.conditions import ConditionError, Rule, format_condition, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start

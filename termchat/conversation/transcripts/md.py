@@ -15,7 +15,7 @@ from termchat.conversation.session import Session
 from termchat.conversation.thoughts import count_thought, thoughts_of
 from termchat.conversation.transcripts.facts import fact_line, list_facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupOnPage, GroupsOnPage, WalkOnPage
-from termchat.conversation.transcripts.inert import make_inert, on_a_line, make_parsers
+from termchat.conversation.transcripts.inert import make_inert, make_parsers, on_a_line
 from termchat.conversation.transcripts.mark_places import place_marks
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation, Place, Span

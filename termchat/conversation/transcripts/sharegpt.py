@@ -22,9 +22,9 @@ from termchat.conversation.transcripts.messages import (
     FoundMessages,
     Speaker,
     decode_object,
+    list_messages,
     read,
     read_messages,
-    list_messages,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation

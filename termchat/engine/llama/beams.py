@@ -37,7 +37,7 @@ from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, find_top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, build_finished
+from termchat.engine.llama.reply import Lane, Running, Wait, build_finished, complete_record
 from termchat.engine.llama.reply_controls import Cancelled, ReplyControls
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.port import (

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from statistics import median
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -26,8 +26,8 @@ from termchat.decoding.drafting import (
     Judge,
     Times,
     Verified,
-    explain_cost,
     compute_gains,
+    explain_cost,
     gain_at_best,
     how_many,
 )
@@ -41,9 +41,6 @@ from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.native import LIB
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec
-
-if TYPE_CHECKING:
-    from termchat.engine.llama.reply_controls import ReplyControls
 
 PADDING = 128
 """By how many tokens the vocabularies may differ in size: makers fill them up for their machines. As llama.cpp allows."""
@@ -78,6 +75,23 @@ _READING = 0.5
 """What an id that is read in a batch costs until that is known, of one that is drafted."""
 _REST, _LONGEST_REST = 128, 4096
 """Trials cost more than those of n-grams, which read nothing."""
+
+
+class DraftedReply(Protocol):
+    """The reply whose tokens are drafted: the settings that draw its next token."""
+
+    samplers: SamplerSettings
+
+    @property
+    def forced(self) -> int | None:
+        """Id forced for the next step."""
+
+    @property
+    def state(self) -> Mapping[str, float]:
+        """Memory of mirostat and adaptive_p."""
+
+    def fork_constraint(self) -> Follower | None:
+        """Return a constraint that goes another way from here on."""
 
 
 class DraftModel:
@@ -208,7 +222,7 @@ class DraftModel:
 
     # --- its drafts for one reply ----------------------------------------------------------------------------------------
 
-    def begin_reply(self, reply: ReplyControls, seed: int, begin: int, ids: list[int]) -> None:
+    def begin_reply(self, reply: DraftedReply, seed: int, begin: int, ids: list[int]) -> None:
         """Draft for another reply from now on; it begins at `begin` among its `ids`."""
         self.end_reply()
         self._reply, self._seed, self._begin, self._ids = reply, seed, begin, ids

@@ -24,7 +24,7 @@ import numpy as np
 from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.constraint_check import byte_tokenizer, grammar_of
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, build_limits
+from termchat.engine.llama.grammar_trial import Trial, build_limits, greedy_tokenizer
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError

@@ -15,7 +15,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
-from termchat.engine.llama.native import LIB, last_errors, take_placements, read_version
+from termchat.engine.llama.native import LIB, last_errors, read_version, take_placements
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import count_offloaded, list_offloading
 from termchat.engine.llama.vocabulary import Vocabulary

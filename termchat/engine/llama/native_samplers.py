@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import MU, SUM, WEIGHT
 from termchat.decoding.stages import BIASES, N_VOCAB, SamplerStage
 from termchat.engine.llama.native import LIB
-
-if TYPE_CHECKING:
-    from termchat.engine.llama.chain import Chain
 
 
 class NativeSamplers:
     """A `llama_sampler` for each stage of a chain: llama.cpp's own, or one around a function of observe.c."""
 
-    def __init__(self, library: Any, chain: Chain) -> None:
-        settings, stages = chain.settings, chain.stages
+    def __init__(
+        self,
+        library: Any,
+        stages: Sequence[SamplerStage],
+        settings: SamplerSettings,
+        n_vocab: int,
+        bias: Mapping[int, float],
+    ) -> None:
         self._inputs: dict[str, Any] = {  # the structures that the stages of observe.c are called with
             "dry": (ctypes.c_void_p * 3)(),
             "xtc": (ctypes.c_float * 3)(settings.xtc_probability, settings.xtc_threshold, 1.0),
-            "mirostat": (ctypes.c_float * 2)(0.0, chain.n_vocab),
+            "mirostat": (ctypes.c_float * 2)(0.0, n_vocab),
             "adaptive_p": (ctypes.c_float * 3)(settings.adaptive_target, 0.0, 0.0),
             "top_h": ctypes.c_double(settings.top_h),
             "min_k": ctypes.c_double(settings.min_k),
         }
         self._interfaces: list[Any] = []
-        self._samplers = [self._make_sampler(library, stage, chain) for stage in stages]
+        self._samplers = [self._make_sampler(library, stage, settings, n_vocab, bias) for stage in stages]
         addresses = (ctypes.cast(sampler, ctypes.c_void_p).value for sampler in self._samplers)
         self.pointers = (ctypes.c_void_p * len(stages))(*addresses)
         self._penalties = next(
@@ -40,8 +44,9 @@ class NativeSamplers:
         self.changes = {stage.name for stage in stages} & {"dry", "xtc", "mirostat", "adaptive_p"}
         self._dry: tuple[NDArray[Any], ...] = ()
 
-    def _make_sampler(self, library: Any, stage: SamplerStage, chain: Chain) -> Any:
-        settings, bias = chain.settings, chain.bias
+    def _make_sampler(
+        self, library: Any, stage: SamplerStage, settings: SamplerSettings, n_vocab: int, bias: Mapping[int, float]
+    ) -> Any:
         if not stage.sampler:
             interface = LIB.llama_sampler_i()
             mode = getattr(settings, stage.modes) if stage.modes else ""
@@ -54,7 +59,7 @@ class NativeSamplers:
         arguments: list[Any] = []
         for argument in stage.arguments:
             if argument == N_VOCAB:
-                arguments.append(chain.n_vocab)
+                arguments.append(n_vocab)
             elif argument == BIASES:
                 arguments += [len(bias), (LIB.llama_logit_bias * len(bias))(*bias.items())]
             else:

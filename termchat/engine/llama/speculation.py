@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from termchat.decoding.drafting import (
     MOST_DRAFTED,
@@ -28,12 +27,9 @@ from termchat.decoding.drafting import (
 )
 from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.draft_model import DraftModel
+from termchat.engine.llama.draft_model import DraftedReply, DraftModel
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Measurement, ReplyRequest
-
-if TYPE_CHECKING:
-    from termchat.engine.llama.reply_controls import ReplyControls
 
 MOST_ROWS = 16
 """Rows of a batch with drafts of several replies: what more of them cost is not known."""
@@ -78,7 +74,7 @@ class NoDrafts:
             return ""
         return self.why or ("no text repeats" if self.settings.always else "no guess was likely enough to pay")
 
-    def follow_reply(self, reply: ReplyControls) -> None:
+    def follow_reply(self, reply: DraftedReply) -> None:
         """Draft for this reply."""
 
     def set_settings(self, settings: DraftSettings) -> None:
@@ -103,7 +99,7 @@ class Speculation(NoDrafts):
         self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, alone: bool
     ) -> None:
         self._model, self._learned, self._alone = model, learned, alone
-        self._reply: ReplyControls | None = None
+        self._reply: DraftedReply | None = None
         self._seed, self._begin = request.seed, len(request.ids) - request.done
         self._ngrams: Ngrams | None = None
         self._by_model: DraftModel | None = None
@@ -125,7 +121,7 @@ class Speculation(NoDrafts):
         """The most tokens of a draft, by the settings."""
         return min(self.settings.most, MOST_DRAFTED) if self.settings is not None else 0
 
-    def follow_reply(self, reply: ReplyControls) -> None:
+    def follow_reply(self, reply: DraftedReply) -> None:
         self._reply = reply
 
     def set_settings(self, settings: DraftSettings) -> None:

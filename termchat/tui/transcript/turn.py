@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
-from termchat.conversation.thoughts import is_thinking, count_thought, thoughts_of
+from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
 from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink, Line, Paint
 from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock

@@ -18,10 +18,10 @@ from termchat.conversation.transcripts.html.page_tree import PageTree, Way
 from termchat.conversation.transcripts.html.token_spans import (
     HEATS,
     SHOWN,
+    escape_text,
     write_block,
     write_data,
     write_spans,
-    escape_text,
 )
 from termchat.conversation.transcripts.html.walk_columns import write_group
 from termchat.conversation.transcripts.transcript import Records

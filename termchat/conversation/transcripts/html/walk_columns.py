@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from termchat.conversation import setting_changes
 from termchat.conversation.transcripts.groups_on_page import GroupOnPage, WalkOnPage, format_figure
-from termchat.conversation.transcripts.html.token_spans import write_spans, escape_text
+from termchat.conversation.transcripts.html.token_spans import escape_text, write_spans
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Beam, Beams
 from termchat.text import show_piece
