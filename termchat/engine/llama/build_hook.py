@@ -25,7 +25,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it builds, for an editable install too."""
-        if not self._compiled(Path(self.root, SOURCE), Path(self.root, LIBRARY)):
+        if not self._compile_library(Path(self.root, SOURCE), Path(self.root, LIBRARY)):
             return
         build_data["artifacts"].append(f"/{LIBRARY}")
         build_data["pure_python"] = False
