@@ -153,7 +153,7 @@ def _read(
     """Read a model's file; return its configuration, how it is loaded with that, and the knobs that are recommended for it.
 
     Raises:
-        ModelError: see `choose`.
+        ModelError: see `choose_model`.
     """
     from termchat.models import catalogue
     from termchat.models.disk.opened import remember

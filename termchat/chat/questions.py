@@ -152,7 +152,7 @@ class Questions:
         return Inspection(node, index, now, inspected)
 
     def explain_token(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
-        """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect`.
+        """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect_token`.
 
         A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
         """

@@ -42,7 +42,7 @@ from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
 
 
 class State:
-    """A session on a host, as it is now. The phase and the failure are written by `enter` and `fail`."""
+    """A session on a host, as it is now. The phase and the failure are written by `enter_phase` and `report_failure`."""
 
     def __init__(
         self, host: Host, session: Session, candidates: int, on_full: str, keep_logits: bool, step_by_step_text: str

@@ -156,7 +156,7 @@ class Turns:
     def begin_beside(
         self, turn: Node, text: str | None = None, *, system: str | None = None, wish: Wish = ALONE
     ) -> None:
-        """Start a sibling of a turn, overriding the given fields (see `begin`)."""
+        """Start a sibling of a turn, overriding the given fields (see `begin_turn`)."""
         parent = self._chat.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
         self.begin_turn(

@@ -22,7 +22,7 @@ class DraftColumns:
     drafted token; the drafter is `names[drafters[i]]`, its time `us[i]` microseconds. Its drafted tokens are `ids` from the
     end of the round before to `ends[i]`, with their `texts`.
 
-    What `append` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
+    What `append_draft` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
     """
 
     def __init__(self) -> None:

@@ -158,7 +158,7 @@ class Conversation:
             return False
 
     def add(self, node: Node, record: Record) -> None:
-        """Take the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
+        """Take the next record of a reply. A Start keeps no prompt that the path has, too: `list_prompt` gives it.
 
         Kept for every turn, the prompts would grow with the square of the chat.
         """

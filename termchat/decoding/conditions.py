@@ -330,7 +330,7 @@ class TextGate:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops: tuple[str, ...] = tuple(stops)
         self.held = ""
-        """The text withheld at this moment; half characters are not part of it until `finish`."""
+        """The text withheld at this moment; half characters are not part of it until `finish_reply`."""
         self._shown = ""
         self.stopped_by: str | None = None
 

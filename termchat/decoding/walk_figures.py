@@ -173,7 +173,7 @@ class GroupFigures:
             self.trie.add(walk)
 
     def append_token(self, walk: int, id: int, logprob: float | None, entropy: float | None) -> None:
-        """Append a token to a walk: see `WalkFigures.append`."""
+        """Append a token to a walk: see `WalkFigures.append_token`."""
         self.add(walk)
         self.of[walk].append_token(id, logprob, entropy)
         self.trie.append(walk, id)

@@ -111,7 +111,7 @@ def _start_wal(db: sqlite3.Connection) -> None:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect` does."""
+    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect_file` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:

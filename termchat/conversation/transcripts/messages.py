@@ -2,7 +2,7 @@
 
 Of an imported reply only the words are known. It becomes a reply without tokens whose text came with its end, made by an
 unknown model, so that the next turn renders and tokenises the whole chat anew. Files may be large: their objects are found
-by a scanner (`values`) and decoded one by one.
+by a scanner (`find_objects`) and decoded one by one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ with one thread. For that the cells of each sequence have to be in the order of 
 until a sequence is dropped: what is decoded afterwards fills the holes.
 
 Behind the main sequence's ids there may be cells of tokens that were drafted, and decoded in one batch with the last id. Nobody
-else sees them: `advance` makes the next of them an id, and whatever else is decoded cuts them off first.
+else sees them: `advance_ahead` makes the next of them an id, and whatever else is decoded cuts them off first.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Cache:
         return count_common(self.ids, ids)
 
     def find_nearest(self, ids: list[int]) -> tuple[int, int]:
-        """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
+        """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `count_common`."""
         counts = {MAIN: self.count_common(ids)} | {
             number: count_common(own, ids) for number, own in self.sequences.items()
         }
@@ -295,7 +295,7 @@ class Cache:
     def read(self, ids: list[int], shape: Shape, seconds: float = inf, ahead: Sequence[int] = ()) -> Shape:
         """Decode the next ids without cells; return the shape with the threads used.
 
-        With a single id go those `ahead`, which count in the shape and are drafted: `advance` makes them ids.
+        With a single id go those `ahead`, which count in the shape and are drafted: `advance_ahead` makes them ids.
 
         Raises:
             OutOfTime: it took more than `seconds`.
@@ -530,7 +530,7 @@ class Cache:
         shape (n, n_vocab). The main one's logits stay at hand.
 
         Raises:
-            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+            Aborted, ContextFull, EngineError: as `peek_logits`, or the abort flag was set.
         """
         if not self.model.can_rewind:
             raise EngineError("capability", "past positions cannot be inspected with this model", "")
@@ -556,7 +556,7 @@ class Cache:
         after each, shape (n, n_vocab): a view, which the next decode writes over. `clear_aside` frees the cells.
 
         Raises:
-            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+            Aborted, ContextFull, EngineError: as `peek_logits`, or the abort flag was set.
         """
         LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
         before = self.threads, self.threads_batch

@@ -36,8 +36,8 @@ from termchat.engine.port import (
 
 
 class ModelQueries:
-    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect`, `explain` and
-    `score`. `larger_context`: see `EngineAbilities`."""
+    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect_step`, `explain_step` and
+    `score_reply`. `larger_context`: see `EngineAbilities`."""
 
     model: Vocabulary
     cache: Cells
@@ -130,10 +130,10 @@ class ModelQueries:
         return complete_record(drawn, model, len(command.ids)), recomputed
 
     def explain_step(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
+        """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect_step`.
 
         Raises:
-            EngineError: see `inspect`; or there is no such token.
+            EngineError: see `inspect_step`; or there is no such token.
         """
         self._check_id(command.id)
         logits, recomputed = self._logits_after(command.ids, alone, wanted)
@@ -155,7 +155,7 @@ class ModelQueries:
     def score_reply(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
-        """Draw a reply again with its own past; see `Scorer.score`. `alone`: no reply is running.
+        """Draw a reply again with its own past; see `Scorer.score_reply`. `alone`: no reply is running.
 
         Raises:
             EngineError: no such reply, no room, it was given up, or llama.cpp failed.
@@ -185,7 +185,7 @@ class ModelQueries:
     def _compute_logits(
         self, ids: list[int], alone: bool, wanted: Callable[[], bool]
     ) -> tuple[NDArray[np.float32], bool]:
-        """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect`."""
+        """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect_step`."""
         raise NotImplementedError
 
 
