@@ -6,9 +6,10 @@ which is taken with probability a where those before it are, 1 + a + a² + … +
 if that is more than T(k + 1), and more than what it takes to make the draft besides.
 
 Without a model a draft is the tokens that followed the same tokens before (`Ngrams`). Whether they would have been right is
-counted at every step, for nothing (`Counts`), also where nothing is drafted: that tells where a draft pays, and what a finished
-reply would have gained (`forecast_drafts`). Counts and risk are each reply's own: on recorded replies, those of a text that was copied
-made free text after it up to 18 % slower, and those of free text kept copies after it from being drafted.
+counted at every step, for nothing (`Counts`), also where nothing is drafted: that tells where a draft pays, and what a
+finished reply would have gained (`forecast_drafts`). Counts and risk are each reply's own: on recorded replies, those of a
+text that was copied made free text after it up to 18 % slower, and those of free text kept copies after it from being
+drafted.
 """
 
 from __future__ import annotations

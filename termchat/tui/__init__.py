@@ -19,6 +19,7 @@ feature:
 Below them: `draw` (lines in colours and the widgets that show them, threads), `keys` (every key, declared once), `themes`
 (colours), `terminal` (the driver, what it can show, Textual's private parts).
 
-Data goes down by one call: the screen's `tick()` takes what changed from `Chat.pump_events` and calls each view with it, at most
-once a frame. News come up as messages: a widget posts what a person did, and the screen hands it to the room that does it.
+Data goes down by one call: the screen's `tick()` takes what changed from `Chat.pump_events` and calls each view with it, at
+most once a frame. News come up as messages: a widget posts what a person did, and the screen hands it to the room that does
+it.
 """

@@ -1,8 +1,8 @@
 """What is derived from chats so that many can be listed, searched and previewed at once: how much is in each, and their texts.
 
 It is brought in line with a chat in the transaction that changes it (see `refresh`): a message at once, a reply when it has
-ended, nothing while tokens stream. What is missing is made from the records (see `complete_index`), for chats that were copied from a
-damaged file. Branches that a person deleted are not in it.
+ended, nothing while tokens stream. What is missing is made from the records (see `complete_index`), for chats that were
+copied from a damaged file. Branches that a person deleted are not in it.
 """
 
 from __future__ import annotations

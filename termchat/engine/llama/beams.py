@@ -1,11 +1,12 @@
 """A beam search: many beginnings of a reply at once, of which the best go on. `decoding.beam_search` has the rules.
 
-Each running beam is a sequence of the cache, which shares the cells of the prompt, and of what it has in common with others. A
-step decodes a row for each, and looks for its best tokens. The first beam that goes on from another stays in its sequence, all
-further ones begin as copies of it, and a sequence from which none goes on is dropped. Where there is room for all tokens that
-the search can take, cells that nobody needs any more stay until its end, so that each row has the bits that it has alone
-(`Cache.drop_sequence`). Else they are freed: what is decoded then fills them, attention sums in the order of the cells, and so the
-numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not exact.
+Each running beam is a sequence of the cache, which shares the cells of the prompt, and of what it has in common with others.
+A step decodes a row for each, and looks for its best tokens. The first beam that goes on from another stays in its sequence,
+all further ones begin as copies of it, and a sequence from which none goes on is dropped. Where there is room for all tokens
+that the search can take, cells that nobody needs any more stay until its end, so that each row has the bits that it has alone
+(`Cache.drop_sequence`). Else they are freed: what is decoded then fills them, attention sums in the order of the cells, and
+so the numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not
+exact.
 
 Which beams are among the best is known in the end. So each token is observed when its beam takes it, while its logits are at
 hand, and is kept on the paths of the beams that go on from it, until the replies are told.

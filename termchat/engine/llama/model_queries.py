@@ -36,8 +36,8 @@ from termchat.engine.port import (
 
 
 class ModelQueries:
-    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect_step`, `explain_step` and
-    `score_reply`. `larger_context`: see `EngineAbilities`."""
+    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect_step`,
+    `explain_step` and `score_reply`. `larger_context`: see `EngineAbilities`."""
 
     model: Vocabulary
     cache: Cells
