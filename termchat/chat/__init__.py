@@ -13,8 +13,9 @@ the rest is reached through its rooms. They share the `State` that the chat is, 
     chat.loading     the model: load, switch, unload, restart; `loading.speculation` the one that drafts for it
     chat.questions   what is asked of a token, a reply or a text; the newest answers
 
-`Chat.show_session(session)` shows every session: the first one, one from the store (`opening` loads it), a new one, a lesson's, and the
-person's own after a lesson. Every record of a reply comes in by `Session.add`, which feeds tree, store and listeners.
+`Chat.show_session(session)` shows every session: the first one, one from the store (`opening` loads it), a new one, a
+lesson's, and the person's own after a lesson. Every record of a reply comes in by `Session.add`, which feeds tree, store and
+listeners.
 
 `Host.send_command` sends a command and gives its answers to who asked; a question of several commands is an inquiry
 (`inquiries`). `pump_events()` takes in the engine's events and returns what changed (`changes`) to whoever shows the chat. A
