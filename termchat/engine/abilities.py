@@ -36,7 +36,7 @@ _FEATURES: dict[Feature, tuple[str, tuple[Ability, ...]]] = {
     "bias": ("ban or boost tokens", ("ids", "tokenizer")),
     "constrain": ("constrain replies", ("grammar",)),
     "inspect": ("inspect a past position", ("ids", "rewind")),
-    "explain": ("explain why a token was not drawn", ("ids", "rewind")),  # one that draws there tells less
+    "explain": ("explain why a token was not drawn", ("ids", "rewind")),  # an engine that draws there tells less
     "score": ("redraw a whole reply with different knobs", ("ids", "client_draw", "rewind")),
     "walks": ("make several replies at once", ("ids", "walks")),
     "beams": ("search with beams", ("ids", "client_draw", "batches")),

@@ -163,7 +163,7 @@ class LocalEngine:
         while self._process is not None and not events:
             left = max(until - monotonic(), 0.0)
             events = self._receive(min(left, _GLANCE))
-            if not events and left <= _GLANCE:
+            if monotonic() >= until:
                 break
         return events
 

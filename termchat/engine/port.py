@@ -437,7 +437,7 @@ class Check(msgspec.Struct, frozen=True, tag=True):
 
 
 Question = Render | Tokenize | Describe | Spell | Inspect | Explain | Score | Check
-"""Commands that are answered between the tokens of a running reply, too."""
+"""Questions: commands answered between the tokens of a running reply, too, that change nothing (`LoadDraft` does)."""
 
 Command = Load | LoadDraft | MeasureBatches | Probe | Generate | Keep | Steer | Question
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Annotated, Any, Generic, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -32,6 +33,7 @@ LONGEST_FRAME = 1 << 26
 """Bytes. The longest real ones have the ids and texts of a prompt: a million tokens take half of that."""
 LONGEST_HELLO = 1 << 12
 """Bytes; a real one has about 70."""
+_ZEROS = re.compile(rb"\0+")
 _VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 
 
@@ -78,7 +80,10 @@ class Frames(Generic[T]):
             if len(buffer) < end:
                 break
             if not length:
-                self.beats += 1
+                zeros = _ZEROS.match(buffer, at)  # a hostile stream of beats costs no more than its bytes
+                assert zeros is not None
+                beats = len(zeros[0]) // _HEAD
+                self.beats, end = self.beats + beats, at + beats * _HEAD
             else:
                 try:
                     body = bytes(memoryview(buffer)[at + _HEAD : end])
@@ -141,15 +146,24 @@ def find_hello(data: bytes) -> tuple[bytes, Hello, bytes] | None:
 
 def digest_protocol() -> str:
     """Return a digest of every command and event, field by field: workers with the same one understand each other."""
-    described: dict[str, list[Any]] = {}
-    types: list[Any] = [Command, Event]
-    while types:
-        kind = types.pop()
-        types += get_args(kind)
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in described:
-            config = kind.__struct_config__
-            # Annotations are texts, the same on every machine.
-            written = [getattr(base, "__annotations__", {}) for base in kind.__mro__]
-            described[kind.__name__] = [config.tag, config.array_like, written]
-            types += [field.type for field in msgspec.structs.fields(kind)]
+    described: dict[str, str] = {}
+    _describe_type((Command, Event), described)
     return f"{zlib.crc32(repr(sorted(described.items())).encode()):08x}"
+
+
+def _describe_type(kind: Any, described: dict[str, str]) -> str:
+    """Describe a type, the same on every machine; add the structs in it to `described`."""
+    if isinstance(kind, tuple):
+        return ", ".join(_describe_type(part, described) for part in kind)
+    if arguments := get_args(kind):
+        origin = get_origin(kind)
+        if origin is Annotated:  # bounds of a type do not travel
+            return _describe_type(arguments[0], described)
+        name = "union" if origin in (Union, UnionType) else getattr(origin, "__name__", "")
+        return f"{name}[{_describe_type(arguments, described)}]"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in described:
+        described[kind.__name__] = ""  # a struct may hold itself
+        config, fields = kind.__struct_config__, msgspec.structs.fields(kind)
+        inside = [f"{field.encode_name}: {_describe_type(field.type, described)}" for field in fields]
+        described[kind.__name__] = f"{config.tag} {config.array_like} {'; '.join(inside)}"
+    return kind.__name__ if isinstance(kind, type) else repr(kind)

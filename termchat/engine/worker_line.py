@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -55,8 +56,8 @@ class Outbox:
             written = 0 if self._rest else _write_some(self._descriptor, data)
             self._rest += data[written:]
             if self._rest and not self._writing:
-                self._writing = True
                 Thread(target=self._run, args=(os.dup(self._descriptor),), name="outbox", daemon=True).start()
+                self._writing = True  # after the start, which may fail: else nothing would be written any more
 
     def close(self) -> None:
         """Drop the bytes that are not written yet; the caller closes the descriptor."""
@@ -105,8 +106,9 @@ class ErrorLog:
         self._file: IO[bytes] | None = None
         self._start = 0
 
-    def open(self) -> IO[bytes]:
-        """Open the log for the next process; one of more than 1 MiB makes room, and is kept beside it."""
+    def open(self) -> IO[bytes] | int:
+        """Open the log for the next process; one of more than 1 MiB makes room, and is kept beside it. Without a place for a
+        file it is `subprocess.DEVNULL`."""
         self.close()
         file: IO[bytes] | None = None
         if self._path is not None:
@@ -118,7 +120,10 @@ class ErrorLog:
         if file is None:
             from tempfile import TemporaryFile  # not needed by most
 
-            file = TemporaryFile()  # noqa: SIM115 - the process writes into it as long as it runs
+            with suppress(OSError):
+                file = TemporaryFile()  # noqa: SIM115 - the process writes into it as long as it runs
+        if file is None:
+            return subprocess.DEVNULL
         self._file, self._start = file, file.seek(0, os.SEEK_END)
         return file
 

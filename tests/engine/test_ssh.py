@@ -239,7 +239,7 @@ MESSAGES = {
     "garbage": framed(b"garbage"),
     "4 GB": b"\xff\xff\xff\xff" + b"x" * 100_000,
     "deep": framed(b"\x92\x01" + b"\x91" * DEEP + b"\xc0"),
-    "deep and unknown": framed(b"\x92\x01\x92\xa6Probed" + b"\x91" * DEEP + b"\xc0"),
+    "deep and unknown": framed(b"\x92\x01\x93\xa8Progress\xca\x3f\x00\x00\x00" + b"\x91" * DEEP + b"\xc0"),
     "no UTF-8": framed(b"\x92\x01\x91\xa2\xff\xfe"),
     "unknown": event(1, ["Nonsense", 1]),
     "large id": token_with(3, 1 << 40),
@@ -362,6 +362,11 @@ def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_wit
     before = wire.digest_protocol()
     monkeypatch.setattr(wire, "Event", Loaded | Failed | Finished)
     assert wire.digest_protocol() != before
+    digests = []
+    for names in (Literal["token", "line"], Literal["token", "word"]):
+        monkeypatch.setattr(wire, "Event", msgspec.defstruct("Unit", [("unit", names)]))
+        digests.append(wire.digest_protocol())
+    assert len({*digests}) == 2, "a value that only one of the two knows"
 
 
 def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:

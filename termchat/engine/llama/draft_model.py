@@ -120,9 +120,9 @@ class DraftModel:
             prefill_batch=spec.prefill_batch or (FAST_BATCH if target.model.gpu_layers else 0),
         )
         try:
-            self.model, self.cache, _ = open_model(fitting, progress)
+            self.model, self.cache, _ = open_model(fitting, progress, self._check_model)
         except EngineError as error:
-            hint = "choose another draft model, or a smaller context"
+            hint = error.hint if error.kind == "draft" else "choose another draft model, or a smaller context"
             raise EngineError("draft", error.message, hint) from None
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
@@ -145,14 +145,17 @@ class DraftModel:
         self.measured = False
         """Whether the cost is known: a busy machine does not tell."""
         try:
-            if not self.model.can_rewind:
-                raise EngineError("draft", f"{self.by} {_CANNOT_CUT}")
-            if why := describe_difference(self.target, self.model):
-                raise EngineError("draft", f"{self.by} has another vocabulary: {why}")
             self.measure_cost(target)
         except EngineError as error:
             self.close()
             raise EngineError("draft", error.message, "choose another draft model") from None
+
+    def _check_model(self, model: Model) -> None:
+        """Refuse a model that cannot draft, before it gets a context."""
+        if not model.can_rewind:
+            raise EngineError("draft", f"{self.by} {_CANNOT_CUT}", "choose another draft model")
+        if why := describe_difference(self.target, model):
+            raise EngineError("draft", f"{self.by} has another vocabulary: {why}", "choose another draft model")
 
     def close(self) -> None:
         self.end_reply()

@@ -53,9 +53,8 @@ def _list_large_cpus(root: Path) -> set[int]:
         count, size = ctypes.c_int(), ctypes.c_size_t(4)
         ctypes.CDLL(None).sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(count), ctypes.byref(size), None, 0)
         return set(range(count.value or len(allowed)))
-    of_intel = _parse_cpu_list(
-        _read_text(root / "sys/devices/cpu_core/cpus")
-    )  # there only where there are small ones too
+    # This file is there only where there are small cores, too.
+    of_intel = _parse_cpu_list(_read_text(root / "sys/devices/cpu_core/cpus"))
     capacity = {cpu: _read_text(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in allowed}
     if all(text.isdigit() for text in capacity.values()):
         half = max(int(text) for text in capacity.values()) / 2

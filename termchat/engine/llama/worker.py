@@ -158,9 +158,8 @@ class Worker:
         self._writing = threading.Lock()
 
     def run(self) -> None:
-        """Say hello to a termchat on another machine, and work; the inbox ends the process when its pipe is closed."""
+        """Work; the inbox ends the process when its pipe is closed."""
         if self._find is not None:
-            self._write_all(wire.hello())
             threading.Thread(target=self._send_beats, name="beat", daemon=True).start()
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
@@ -333,6 +332,10 @@ def main(find: Find | None = None, open_session: Open = open_here) -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
     sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
+    if find is not None:  # before the inbox, which ends the process at the end of its input
+        greeting = memoryview(wire.hello())
+        while greeting:
+            greeting = greeting[os.write(events, greeting) :]
     Worker(Inbox(commands), events, open_session, find).run()
 
 

@@ -9,6 +9,7 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.make import engine_at
 from termchat.engine.port import Command, EngineError, Load, ModelSpec, Probe
 from termchat.engine.worker_line import Outbox, WorkerLine
+from tests.engine.test_ssh import gone
 
 LAB = EngineAddress(name="lab", url="ssh://lab")
 
@@ -46,6 +47,9 @@ def test_a_model_is_loaded_where_it_is_and_the_engine_before_ends(asked: list[En
         assert len(set(pids)) == 3
         assert pids[1] == pids[2] == pids[3]
         assert numbers == sorted(set(numbers))
+        for pid in {*pids} - {pids[-1]}:
+            assert pid is not None
+            gone(pid)
     finally:
         engine.close()
 
