@@ -168,7 +168,7 @@ class Store:
         session.store = self
         self._live.setdefault(id, session.conversation)
         # A reply may end, or begin, while it is read.
-        if session.unfinished and (elsewhere or self._claims.is_elsewhere(id)):
+        if session.growing and (elsewhere or self._claims.is_elsewhere(id)):
             session.read_to = read_to
             session.conversation.unsent = Unsent()  # the other's draft and queue are its own
         return session
