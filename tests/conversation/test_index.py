@@ -235,6 +235,33 @@ def test_a_broken_index_is_told_and_repaired_by_the_next_start(path: Path) -> No
     store.close()
 
 
+def test_a_chat_that_goes_on_as_a_copy_within_a_batch_is_found_with_all_it_has(path: Path) -> None:
+    one, two = Store.open(path), Store.open(path)
+    session, chat = saved(one, "both", ("hi", "fox"))
+    one.add_node(session, user(chat, "what", [1]))
+    node = reply(chat)
+    one.add_node(session, node)
+    assert one.flush()
+    again = two.load(session).conversation
+    say(two, session, again, "mine", [2], [b" walrus"])
+    assert two.flush()
+    with one._writer.between_writes():  # so that all of it is one batch
+        for record in stream(chat.ids_before(node.number), pieces("heron")):
+            node.add(record)
+            one.add_record(session, node.number, record)
+        one.add_node(session, user(chat, "ours", [3]))
+    assert one.flush()
+    assert one.current(session) != session
+    texts = {summary.id: summary.tokens for summary in one.sessions()}
+    assert texts == {session: 3, one.current(session): 2}
+    assert sorted(summary.id for summary in one.sessions(search="heron")) == sorted(texts)
+    with closing(sqlite3.connect(path)) as db:
+        counted = "SELECT count(*) FROM tallies JOIN texts ON id >> 32 = tallies.number WHERE session = ?"
+        assert {id: db.execute(counted, (id,)).fetchone()[0] for id in texts} == {session: 7, one.current(session): 6}
+    one.close()
+    two.close()
+
+
 def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     store = Store.open(path)
     _, chat = saved(store, "one", ("fox", "walrus"), ("stop it", "a b"))
