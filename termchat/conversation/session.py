@@ -146,8 +146,14 @@ class Session:
 
     @property
     def unfinished(self) -> tuple[int, ...]:
-        """The replies without an end; of a chat of its own that was just read their process went away in the middle."""
+        """The replies without an end: one is being written here or elsewhere, or its process went away in the middle."""
         return tuple(number for number, node in self.conversation.nodes.items() if not node.done)
+
+    @property
+    def growing(self) -> set[int]:
+        """The unfinished replies that may still be written: the newest one, and those that are made together with it."""
+        nodes = self.conversation.nodes
+        return {number for number in self.unfinished if _are_together(nodes[number], nodes[max(nodes)])}
 
     def add(self, node: Node, record: Record) -> None:
         """Add the next record of a reply: to the tree, to the store, to the listeners."""
@@ -247,14 +253,21 @@ class Session:
 
     def close_interrupted(self) -> None:
         """End the unfinished replies of a chat that was just read, in memory: of a process that went away, or that writes."""
+        growing = set() if self.is_own else self.growing
         for number in self.unfinished:
-            self.conversation.nodes[number].add(INTERRUPTED if self.is_own else LEFT)
+            self.conversation.nodes[number].add(LEFT if number in growing else INTERRUPTED)
 
     def keep_draft(self, text: str) -> None:
         """Save what the composer has, if it is something else than before."""
         if text != self.conversation.unsent.draft:
             self.conversation.unsent.draft = text
             self.save_unsent()
+
+
+def _are_together(node: Node, newest: Node) -> bool:
+    if node.group is not None and newest.group is not None:
+        return node.group.number == newest.group.number
+    return (node.parent, node.at) == (newest.parent, newest.at)
 
 
 def title_of(text: str) -> str:

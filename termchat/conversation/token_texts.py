@@ -18,6 +18,9 @@ class Texts(list[str]):
         self._starts = array("I", accumulate(map(len, self), initial=0))
         """How many characters come before each text, and how many there are."""
 
+    def __copy__(self) -> Texts:
+        return Texts(self)
+
     def __deepcopy__(self, _: object) -> Texts:
         return Texts(self)
 

@@ -165,7 +165,10 @@ def test_what_another_process_says_of_any_walk_after_it_was_read_is_not_in_a_cop
     ours._claims.is_elsewhere = lambda _: True  # type: ignore[method-assign] # a lock tells processes apart, not stores
     stored = ours.load(session)
     assert not stored.is_own
-    assert nodes[1].number in stored.unfinished  # it is being written, though it is not the newest
+    assert (stored.unfinished, stored.growing) == (
+        (nodes[1].number,),
+        {nodes[1].number},
+    )  # it is being written, though it is not the newest
     for record in (token(2, b" more", " more"), token(3, b"!", "!")):
         theirs.add_record(session, nodes[1].number, record)
     assert theirs.flush()

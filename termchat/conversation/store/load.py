@@ -26,12 +26,13 @@ _NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_
     {text_of("name")} AS name, deleted, {text_of("omitted")} AS omitted,
     (SELECT {text_of("system")} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
     FROM nodes WHERE session = ? AND {SOUND_NODE} ORDER BY number"""
-_PATH = """WITH RECURSIVE path (number, parent, deleted) AS (
-        SELECT number, parent, deleted FROM nodes WHERE session = ?1 AND number = (SELECT leaf FROM sessions WHERE id = ?1)
-        UNION SELECT nodes.number, nodes.parent, nodes.deleted FROM path JOIN nodes ON nodes.number = path.parent
-        WHERE session = ?1)
-    SELECT number, deleted FROM path"""
-"""The nodes of the path that is shown, the leaf first."""
+_PATH = f"""WITH RECURSIVE path (node, above, hidden, author) AS (
+        SELECT number, parent, deleted, role FROM nodes
+        WHERE session = ?1 AND number = (SELECT leaf FROM sessions WHERE id = ?1) AND {SOUND_NODE}
+        UNION SELECT number, parent, deleted, role FROM path JOIN nodes ON number = above
+        WHERE session = ?1 AND {SOUND_NODE})
+    SELECT node, above, hidden, author FROM path"""
+"""The nodes of the path that is shown, the leaf first: number, parent, whether it is deleted, role."""
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
 
 
@@ -40,7 +41,8 @@ Rows = Callable[[int], Iterable[tuple[int, bool, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Session | None:
-    """Load the chat with this id, if any.
+    """Load the chat with this id, if any; with `most` the end of the path that is shown, up to so many nodes, from a message
+    on, and what grew from these nodes. It is whole where its path is shorter, or may be damaged.
 
     Raises:
         StoreError: nothing of it can be read.
@@ -51,15 +53,15 @@ def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Sessi
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"][:LONGEST_TITLE]
     packed = _read_packed(db, session)
-    end = set[int]()
-    if most is not None:
-        path = db.execute(_PATH, (session,)).fetchall()
-        end = {number for number, _ in path[:most]} if not any(deleted for _, deleted in path) else end
+    end = set[int]() if most is None else _find_end(db, session, most)
     for node in list(_read_named(db, _NODES, session)):
-        if end and node["parent"] not in end:
+        if end and node["number"] in end and node["parent"] not in end:
             node |= {"parent": None, "at": 0}
-        if not end or node["number"] in end:
-            _grow_node(db, session, conversation, node, packed)
+        elif end and node["parent"] not in end:
+            continue
+        _grow_node(db, session, conversation, node, packed)
+    if not end <= conversation.nodes.keys():
+        return load(db, session)
     leaf, nodes = row["leaf"], conversation.nodes
     if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
         problem = f"the chat {one_line(row['title'], 60) or session} is damaged: none of its messages can be read"
@@ -84,6 +86,17 @@ def load(db: sqlite3.Connection, session: str, most: int | None = None) -> Sessi
         named=bool(row["named"]),
         conversation=conversation,
     )
+
+
+def _find_end(db: sqlite3.Connection, session: str, most: int) -> set[int]:
+    """Find the last nodes of the path that is shown, at most so many, from a message on; none where all are to be loaded."""
+    path = db.execute(_PATH, (session,)).fetchall()
+    if len(path) <= most or path[-1][1] is not None or any(deleted for _, _, deleted, _ in path):
+        return set()
+    end = path[:most]
+    while end and end[-1][3] != "user":  # a part of a reply alone is no turn
+        end.pop()
+    return {number for number, *_ in end}
 
 
 def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:

@@ -141,6 +141,8 @@ def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None
         return False
 
     for step in (1 << power for power in range(62)):
+        if place + step >= 1 << 62:
+            return None
         if reads(place + step):
             passed = range(place + step // 2 + 1, place + step)
             return place + step // 2 + 1 + bisect_left(passed, True, key=reads)

@@ -59,7 +59,7 @@ HISTORY = 2_000
 """Messages of the history at most."""
 
 PREVIEWED = 40
-"""Turns of a preview at most, and nodes."""
+"""Turns of a preview at most."""
 
 REPAIR = "Run termchat again: it repairs the file when it opens it."
 
@@ -124,9 +124,9 @@ class Store:
         return self._read_settled(lambda db: finding.of_lesson(db, lesson))
 
     def preview(self, session: str) -> list[tuple[Role, str]]:
-        """Read roles and texts of the last turns of a chat, at most `limit`; none for an unknown chat."""
+        """Read roles and texts of the last turns of a chat, at most `PREVIEWED`; none for an unknown chat."""
         session = self.current(session)
-        found = self._read_settled(lambda db: load.load(db, session, PREVIEWED))
+        found = self._read_settled(lambda db: load.load(db, session, 8 * PREVIEWED))
         return list(found.conversation.list_turns())[-PREVIEWED:] if found is not None else []
 
     def find(self, word: str) -> str:
@@ -168,7 +168,7 @@ class Store:
         session.store = self
         self._live.setdefault(id, session.conversation)
         # A reply may end, or begin, while it is read.
-        if session.unfinished and (elsewhere or self._claims.is_elsewhere(id)):
+        if session.growing and (elsewhere or self._claims.is_elsewhere(id)):
             session.read_to = read_to
             session.conversation.unsent = Unsent()  # the other's draft and queue are its own
         return session

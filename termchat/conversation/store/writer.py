@@ -38,7 +38,7 @@ Work = Callable[..., None]
 class Operation(NamedTuple):
     """One statement to run. Its parameter ?1 is the session, the others follow; `urgent` ones are on the disk at once.
     `claims`: this process writes the reply in the node `claimed` of the session from now on (True), or until this is written
-    (False); node 0 is no reply. The texts of its chat are `indexed` again."""
+    (False); node 0 is no reply. `indexed`: refresh the chat's texts at the end of the batch."""
 
     does: str | Work
     session: str
@@ -223,12 +223,15 @@ class Writer:
         if not batch:
             return
         moved, notices = dict(self.moved), list[StoreNotice]()
+        changed: dict[str, None] = {}  # a chat that goes on as a copy within the batch, and the copy
         db.execute(f"PRAGMA synchronous={'FULL' if _is_durable(batch) else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE")
         for operation in batch:
             self._apply_operation(db, operation, moved, notices)
-        for session in dict.fromkeys(moved.get(op.session, op.session) for op in batch if op.indexed):
-            self._apply_operation(db, Operation(derived.refresh, session, ()), moved, notices)
+            if operation.indexed:
+                changed[moved.get(operation.session, operation.session)] = None
+        for session in changed:
+            self._apply_operation(db, Operation(derived.refresh, session, ()), {}, notices)
         db.execute("COMMIT")
         self._log = store_files.identify_file(self._real.with_name(self._real.name + "-wal"))
         self._written.update(moved.get(operation.session, operation.session) for operation in batch)

@@ -38,6 +38,8 @@ def write(
             )
         if path.exists() and not path.is_file():
             raise TranscriptError(f"{path} is not a regular file", "Choose another name; - is standard output.")
+        if path.exists() and not replace:
+            raise FileExistsError
         with atomic.writing(path, overwrite=replace) as file:
             for line in form.writer(conversation, info, records):
                 file.write(f"{line}\n".encode("utf-8", "replace"))

@@ -63,7 +63,7 @@ class SessionLine(msgspec.Struct, tag_field="record", tag="session", kw_only=Tru
 
     version: int
     format: int
-    termchat: str = ""
+    termchat: Any = ""
     id: str
     title: Name
     system: str

@@ -75,7 +75,7 @@ def _find_part(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
 
 
 def _find_unbroken(text: str) -> list[_Unbroken]:
-    """Yield blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
+    """List blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
     blocks, other, done = sorted(_find_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
