@@ -408,6 +408,7 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 
 
 SteerReply = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
+"""Commands to a running reply, obeyed before its next token; without a `reply` they are for all."""
 
 
 class Join(msgspec.Struct, frozen=True, tag=True):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
+from typing import Literal
 
 import msgspec
 import pytest
