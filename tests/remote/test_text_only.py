@@ -306,7 +306,7 @@ def test_a_cancel_hangs_up_at_once(serve: Serve) -> None:
 
 
 def test_it_ends_at_once_while_the_server_says_nothing(serve: Serve) -> None:
-    release = Silence(lambda: threading.Timer(0.3, session.abort).start())
+    release = Silence(lambda: threading.Timer(0.3, session.abort_decode).start())
     session = _session(serve(silent(release)).url)
     begun = monotonic()
     heard = _heard(session)
@@ -375,7 +375,7 @@ def test_a_server_of_one_model_that_has_another_now_is_noticed(serve: Serve, wan
 def test_a_stop_while_its_models_are_asked_for_ends_the_reply(serve: Serve) -> None:
     twin = serve(words("Hello"))
     session = _session(twin.url)
-    release = Silence(lambda: threading.Timer(0.3, session.abort).start())
+    release = Silence(lambda: threading.Timer(0.3, session.abort_decode).start())
     twin.models = silent(release)
     begun = monotonic()
     assert _end(_heard(session)).reason == "user"
