@@ -43,7 +43,6 @@ class Branches:
         if after != before:
             tree.leaf = before
             self._forks.stop_making()
-            tree.leaf = after
         self._deleted.append((chat.session, number))
         chat.session.save_branch(tree.nodes[number])
         chat.show_leaf(after)

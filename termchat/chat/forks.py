@@ -60,8 +60,10 @@ class Forks:
     def waits(self) -> bool:
         return self._fork is not None or self._edit is not None
 
-    def make_waiting(self) -> None:
-        """Make the fork that waits, else send the edit, if all is ready for it."""
+    def make_waiting(self, *, edits: bool = False) -> None:
+        """Make the fork that waits, else send the edit, if all is ready for it. The edit waits for the fork's ids, too, unless
+        `edits`.
+        """
         chat, fork, edit = self._chat, self._fork, self._edit
         if chat.phase != "idle":
             return
@@ -71,7 +73,7 @@ class Forks:
             if fork.prefill is not None:
                 chat.prefill = None
             self._grow_piece(fork, before=before)
-        elif edit is not None:
+        elif edit is not None and (fork is None or edits):
             self._edit = None
             edit.session.conversation.unsent.asked = edit.text
             if edit.system:
@@ -295,7 +297,7 @@ class Forks:
         elif chat.accepts_text(edit.text):
             self._turns.stop()
             self._edit = edit
-            self.make_waiting()
+            self.make_waiting(edits=True)
 
     def replace_reply(self, spans: Sequence[Span], text: str) -> None:
         """Put other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.

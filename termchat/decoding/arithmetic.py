@@ -144,19 +144,23 @@ _HEAPED = 128
 class _Entry(float):
     """A logit and its place in the row; comparisons leave the place out."""
 
+    __slots__ = ("place",)
     place: int
+
+
+def _make_entry(value: float, place: int) -> _Entry:
+    entry = _Entry(value)
+    entry.place = place
+    return entry
 
 
 def _partial_sort(values: list[float], count: int) -> list[int]:
     """Return the places of the `count` highest values, highest first. `heapq` moves entries as libstdc++ does."""
-    entries = list(map(_Entry, values))
-    for place, entry in enumerate(entries):
-        entry.place = place
-    heap = entries[:count]
+    heap = [_make_entry(values[place], place) for place in range(count)]
     heapify(heap)
-    for entry in entries[count:]:
-        if entry > heap[0]:
-            heapreplace(heap, entry)
+    for place in range(count, len(values)):
+        if values[place] > heap[0]:
+            heapreplace(heap, _make_entry(values[place], place))
     return [heappop(heap).place for _ in range(count)][::-1]
 
 

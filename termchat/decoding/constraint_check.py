@@ -362,20 +362,25 @@ def _find_endless(schema: Any) -> str | None:
     return min(still, default=None)
 
 
+def _find_references(schema: Any) -> set[str]:
+    """Find all references of a schema, those by `$anchor` and `$id` included."""
+    targets = (part.get("$ref") for _, part, _ in _walk_values(schema) if isinstance(part, dict))
+    return {target for target in targets if isinstance(target, str)}
+
+
 def _find_pointers(schema: Any) -> set[str]:
     """Find the references of a schema to its own parts."""
-    targets = (part.get("$ref") for _, part, _ in _walk_values(schema) if isinstance(part, dict))
-    return {target for target in targets if isinstance(target, str) and (target == "#" or target.startswith("#/"))}
+    return {target for target in _find_references(schema) if target == "#" or target.startswith("#/")}
 
 
-def _find_targets(schema: Any) -> dict[str, Any]:
+def _find_targets(schema: Any, find: Callable[[Any], set[str]] = _find_pointers) -> dict[str, Any]:
     """Find all parts of a schema that are referred to, also from such parts, by their pointers."""
     targets: dict[str, Any] = {}
-    waiting = _find_pointers(schema)
+    waiting = find(schema)
     while waiting:
         pointer = waiting.pop()
         targets[pointer] = resolve_pointer(schema, pointer)
-        waiting |= _find_pointers(targets[pointer]) - targets.keys()
+        waiting |= find(targets[pointer]) - targets.keys()
     return targets
 
 
@@ -436,7 +441,7 @@ def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 def _depth_of_references(schema: Any) -> int:
     """Bound the longest path through the schema: the depths of the root and of all parts that are referred to, summed up."""
-    parts = [schema, *_find_targets(schema).values()]
+    parts = [schema, *_find_targets(schema, _find_references).values()]
     depths = [max(depth for _, _, depth in _walk_values(part)) for part in parts]
     return sum(depths) + len(depths) - 1 if len(depths) > 1 else 0
 

@@ -198,8 +198,9 @@ class DraftFigures:
 
     def _reject_rest(self) -> None:
         """Count the rest of the present round as not accepted."""
-        self._lately.extend([False] * self._undecided)
-        self.drafted, self._undecided = self.drafted + self._undecided, 0
+        rest = max(self._undecided, 0)  # a draft of others may say that more was accepted than drafted
+        self._lately.extend([False] * rest)
+        self.drafted, self._undecided = self.drafted + rest, 0
 
     @property
     def acceptance(self) -> float | None:

@@ -307,18 +307,29 @@ def _read_allowed(matcher: LLMatcher) -> AllowedBytes:
     return AllowedBytes(bytes(np.flatnonzero(bits).tolist()), forced, may_end)
 
 
-@lru_cache(8)
 def _follow_constraint(constraint: Constraint) -> _Followed:
     """Make the matcher of a constraint.
 
     Raises:
         NotChecked, TextError: it has none.
     """
-    followed = _follow_grammar(check(constraint))
+    grammar = _check_once(constraint)
+    if isinstance(grammar, TextError):
+        raise grammar.with_traceback(None)
+    followed = _follow_grammar(grammar)
     if followed.refusal:
         named = constraint.kind in ("gbnf", "lark") and "<" in constraint.text
         raise NotChecked("the constraint names tokens that are no text" if named else followed.refusal)
     return followed
+
+
+@lru_cache(8)
+def _check_once(constraint: Constraint) -> str | TextError:
+    """Return the grammar of a constraint, or its fault."""
+    try:
+        return check(constraint)
+    except TextError as fault:
+        return fault
 
 
 @lru_cache(256)

@@ -70,7 +70,7 @@ class TokenTrie:
         for number, group in enumerate(groups.values(), 1):
             end = _count_common([self._ids[walk] for walk in group])
             going = [walk for walk in group if len(self._ids[walk]) > end]
-            over = tuple(walk for walk in group if walk not in going)
+            over = tuple(walk for walk in group if len(self._ids[walk]) == end)
             ids = self._ids[group[0]][begin:end]
             yield TrieStretch(level, begin, ids, tuple(group), number == len(groups), over)
             yield from self._follow(going, end, level + 1)
@@ -102,6 +102,8 @@ class TokenTrie:
 def _count_common(rows: Sequence[array[int]]) -> int:
     """Count the tokens that all rows begin with."""
     low, high = min(rows), max(rows)
+    if low == high:
+        return len(low)
     return bisect_left(range(len(low)), True, key=lambda at: low[: at + 1] != high[: at + 1])
 
 

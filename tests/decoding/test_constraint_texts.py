@@ -168,6 +168,16 @@ def test_rules_that_lead_too_deep_are_refused_and_do_not_end_the_process(kind: K
     check(Constraint(kind, chained(100, 3)[kind]))
 
 
+def test_anchors_that_lead_too_deep_are_refused() -> None:
+    parts = {
+        f"d{i}": {"$anchor": f"a{i}", "type": "object", "properties": {"p": {"$ref": f"#a{i + 1}"}}, "required": ["p"]}
+        for i in range(400)
+    }
+    schema = {"$ref": "#a0", "$defs": {**parts, "d400": {"$anchor": "a400"}}}
+    with pytest.raises(TextError, match="its references lead more than 1,000 levels deep"):
+        check(Constraint("json_schema", json.dumps(schema)))
+
+
 def test_a_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(TextError, match="at most 200,000"):
         check(Constraint("regex", "a" * 200_001))

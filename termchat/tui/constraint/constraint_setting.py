@@ -62,11 +62,14 @@ def by_example(text: str) -> Constraint:
     """The schema of an example in JSON.
 
     Raises:
-        TextError: it is not JSON.
+        TextError: it is not JSON, or nested too deeply.
     """
     from termchat.decoding.constraint_check import parse_json, schema_of
 
-    return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
+    try:
+        return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
+    except RecursionError:
+        raise TextError("it is nested too deeply") from None
 
 
 def file_or_text(text: str) -> tuple[str, str]:

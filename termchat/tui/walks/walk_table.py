@@ -100,8 +100,8 @@ def table_lines(reader: WalkReader, labels: dict[int, str], cursor: int, width: 
 def all_line(reader: WalkReader, width: int) -> Line:
     """How many of the walks differ, where the first two part, and how much they are alike."""
     figures, walks = reader.figures, len(reader.group.nodes)
-    parted = figures.trie.first_parted
-    told = [f"{figures.trie.different} of {walks} different" if figures.trie.different > 1 else "all alike"]
+    different, parted = figures.trie.different, figures.trie.first_parted
+    told = [f"{different} of {walks} different" if different > 1 else "all alike"]
     told.append("the first two part at token " + str(parted + 1) if parted is not None else "none part")
     if (shared := figures.trie.shared) is not None:
         told.append(f"{percent(shared, 0)} of tokens shared")
