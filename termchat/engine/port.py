@@ -762,7 +762,7 @@ class Engine(Protocol):
         """
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """Return all events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
+        """Return all events that are there; wait up to `timeout` seconds for the first (None: as long as it takes).
 
         When the engine dies, the last event is a `Failed` of kind "engine", and `alive` turns false. Its number is that of
         the reply that was running, else of the oldest command that waited for an answer, else 0.

@@ -17,11 +17,7 @@ from typing import IO
 from termchat import regular_files
 from termchat.decoding.records import Failed
 from termchat.engine import wire
-from termchat.engine.port import (
-    Command,
-    EngineError,
-    Load,
-)
+from termchat.engine.port import Command, EngineError, Load
 
 _LOOK = 100
 """Milliseconds after which the thread checks whether the outbox was closed."""

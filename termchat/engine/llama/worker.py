@@ -306,11 +306,16 @@ class Worker:
     def _send_events(self, number: int, *events: Event) -> None:
         self._write_all(b"".join(wire.frame(number, event) for event in events))
 
-    def _write_all(self, whole: bytes) -> None:
-        data = memoryview(whole)
+    def _write_all(self, data: bytes) -> None:
         with self._writing:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            write_all(self._descriptor, data)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write to a pipe, waiting for room."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def open_here(spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
@@ -333,9 +338,7 @@ def main(find: Find | None = None, open_session: Open = open_here) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
     sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
     if find is not None:  # before the inbox, which ends the process at the end of its input
-        greeting = memoryview(wire.hello())
-        while greeting:
-            greeting = greeting[os.write(events, greeting) :]
+        write_all(events, wire.hello())
     Worker(Inbox(commands), events, open_session, find).run()
 
 
