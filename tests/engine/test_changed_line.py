@@ -9,7 +9,7 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.make import engine_at
 from termchat.engine.port import Command, EngineError, Load, ModelSpec, Probe
 from termchat.engine.worker_line import Outbox, WorkerLine
-from tests.engine.test_ssh import gone
+from tests.processes import wait_for_group_end
 
 LAB = EngineAddress(name="lab", url="ssh://lab")
 
@@ -49,7 +49,7 @@ def test_a_model_is_loaded_where_it_is_and_the_engine_before_ends(asked: list[En
         assert numbers == sorted(set(numbers))
         for pid in {*pids} - {pids[-1]}:
             assert pid is not None
-            gone(pid)
+            wait_for_group_end(pid)
     finally:
         engine.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -42,6 +41,7 @@ from termchat.engine.ssh import ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
 from tests.fake_ssh import WORKER, hasty, install, lab
+from tests.processes import wait_for_group_end
 
 SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1)
 
@@ -81,22 +81,6 @@ def failure(address: EngineAddress, log: Path | None = None) -> Failed:
     assert isinstance(answer, Failed)
     assert not remote.engine.alive
     return answer
-
-
-def gone(group: int) -> None:
-    """Waits until no process of the group is left; one that is dead and not buried is none."""
-    end = monotonic() + 10
-    while any(state != "Z" for state in states(group)):
-        assert monotonic() < end
-        sleep(0.01)
-
-
-def states(group: int) -> Iterator[str]:
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just gone
-            state, _parent, its_group = file.read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group:
-                yield state
 
 
 def test_the_other_machine_runs_a_model_as_configured_there_but_for_what_is_said_here(home: Path) -> None:
@@ -383,7 +367,7 @@ def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     answer = remote.until(number, Finished)[-1]
     assert isinstance(answer, Failed)
     assert answer.message == ("the line to lab was cut, or its worker ended: client_loop: send disconnect: Broken pipe")
-    gone(pid)
+    wait_for_group_end(pid)
     assert isinstance(remote.load(), Loaded)
 
 
@@ -413,7 +397,7 @@ def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     assert (answer.kind, answer.message) == ("engine", "the line to lab is silent: no word for 3 s")
     assert not remote.engine.alive
     os.killpg(pid, signal.SIGCONT)  # the line is back, and its worker hears that nobody waits for it
-    gone(pid)
+    wait_for_group_end(pid)
     assert isinstance(remote.load(), Loaded)
     remote.engine.close()
 
@@ -486,7 +470,7 @@ def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:
     pid = remote.engine.pid
     assert pid is not None
     remote.engine.close()
-    gone(pid)
+    wait_for_group_end(pid)
 
 
 def test_the_command_line_holds_no_question_and_no_key() -> None:
