@@ -31,11 +31,11 @@ import time
 from termchat.engine import wire
 from termchat.engine.llama.worker import Worker
 wire.BEATS_S = {beats}
-at_once = Worker._answer
+at_once = Worker._answer_command
 def late(self, number, command):
     time.sleep({late})
     return at_once(self, number, command)
-Worker._answer = late
+Worker._answer_command = late
 from termchat.cli.remote_worker import worker
 worker([])
 """

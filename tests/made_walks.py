@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.group import Group
 from termchat.decoding.records import Beam, Beams, Ranked, Ranking, Reason, Record
@@ -17,6 +18,11 @@ NUMBER = 2**52 + 7
 
 def group(size: int, number: int = NUMBER, **more: Any) -> Group:
     return Group(number, more.pop("kind", "walks"), size, **more)
+
+
+def ids_of(of: ReplyGroup, walk: int) -> list[int]:
+    """The tokens of a walk since the place where its group begins."""
+    return [i for span in of.list_spans(walk) for i in span.node.ids[: span.count]]
 
 
 def siblings(chat: Conversation, count: int, parent: Node | None = None, at: int | None = None) -> list[Node]:

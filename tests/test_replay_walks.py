@@ -12,6 +12,7 @@ import pytest
 from termchat.chat.opening import make_saver
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.samplers import Tuning
@@ -124,7 +125,7 @@ def test_a_search_without_a_limit_that_was_broken_off_is_made_again(
 ) -> None:
     driven = Saved(tmp_path, model_path)
     chat = driven.chat
-    chat.walks.start(walk_plan.beams(BeamSettings(3, n_best=2)), text=PROMPT, paused=True)
+    chat.send(PROMPT, Wish(walk_plan.beams(BeamSettings(3, n_best=2)), "wait"))
     driven.until(lambda: chat.phase == "paused")
     group = chat.walks.shown
     assert group is not None
@@ -142,7 +143,7 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
 ) -> None:
     driven = Saved(tmp_path, model_path, max_tokens=16)
     chat = driven.chat
-    chat.walks.start(walk_plan.walks(4), text=PROMPT, paused=True)
+    chat.send(PROMPT, Wish(walk_plan.walks(4), "wait"))
     driven.until(lambda: chat.phase == "paused")
     group = chat.walks.shown
     assert group is not None
@@ -151,7 +152,8 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
         driven.until(lambda: all(len(node.tokens) == step for node in group.nodes.values()) and len(group.paused) == 4)  # noqa: B023
     assert chat.replies.run is not None
     chat.replies.run.adjust_settings({"temperature": 1.6, "top_k": 7}, 1)
-    chat.replies.force_tokens(group.nodes[0].ids[:2].tolist(), 2)
+    chat.walks.select_reply(2)
+    chat.replies.force_tokens(group.nodes[0].ids[:2].tolist())
     chat.replies.stop(3)
     driven.until(lambda: len(group.nodes[2].tokens) == 7 and group.nodes[3].done)
     chat.walks.fork_reply(1, 3, [group.nodes[0].ids[0]])

@@ -23,8 +23,7 @@ class Branches:
             chat.add_changes(Notice("no such branch"))
         elif leaf != tree.leaf and not self._walks.select_node(leaf):
             self._forks.stop_making()
-            tree.leaf = leaf
-            chat.show_leaf()
+            chat.show_leaf(leaf)
 
     def rename_branch(self, number: int, name: str) -> None:
         """Name the branch that starts with a node; "" removes the name."""
@@ -44,10 +43,9 @@ class Branches:
         if after != before:
             tree.leaf = before
             self._forks.stop_making()
-            tree.leaf = after
         self._deleted.append((chat.session, number))
         chat.session.save_branch(tree.nodes[number])
-        chat.show_leaf()
+        chat.show_leaf(after)
 
     def restore_branch(self) -> int | None:
         """Restore the last deleted branch of this chat; return its number, or None if there is none."""
@@ -61,7 +59,6 @@ class Branches:
         tree.restore_node(number)
         chat.session.save_branch(tree.nodes[number])
         if tree.leaf is None:
-            tree.leaf = tree.newest_leaf(number)
-            chat.show_leaf()
+            chat.show_leaf(tree.newest_leaf(number))
         chat.add_changes(PathChanged())
         return number

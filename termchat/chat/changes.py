@@ -1,4 +1,4 @@
-"""What `Chat.pump` reports to whoever shows the chat: small, frozen, and safe to merge or drop."""
+"""What `Chat.pump_events` reports to whoever shows the chat: small, frozen, and safe to merge or drop."""
 
 from __future__ import annotations
 

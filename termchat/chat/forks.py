@@ -60,12 +60,26 @@ class Forks:
     def waits(self) -> bool:
         return self._fork is not None or self._edit is not None
 
-    def make_waiting(self) -> None:
-        """Make the fork that waits, else send the edit, if all is ready for it."""
-        if self._fork is not None:
-            self._make_fork()
-        else:
-            self._send_edit()
+    def make_waiting(self, *, edits: bool = False) -> None:
+        """Make the fork that waits, else send the edit, if all is ready for it. The edit waits for the fork's ids, too, unless
+        `edits`.
+        """
+        chat, fork, edit = self._chat, self._fork, self._edit
+        if chat.phase != "idle":
+            return
+        if fork is not None and fork.ids is not None:
+            self._fork = None
+            before, chat.conversation.leaf = chat.conversation.leaf, fork.node.number
+            if fork.prefill is not None:
+                chat.prefill = None
+            self._grow_piece(fork, before=before)
+        elif edit is not None and (fork is None or edits):
+            self._edit = None
+            edit.session.conversation.unsent.asked = edit.text
+            if edit.system:
+                self._turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
+            else:
+                self._turns.begin_beside(edit.node, edit.text)
 
     def drop_waiting(self) -> None:
         """Forget the fork that waits and give back the edit, as another chat or branch is to be shown."""
@@ -190,29 +204,19 @@ class Forks:
                 )
             )
 
-    def _make_fork(self) -> None:
-        fork, chat = self._fork, self._chat
-        if fork is None or fork.ids is None or chat.phase != "idle":
-            return
-        self._fork = None
-        before, chat.conversation.leaf = chat.conversation.leaf, fork.node.number
-        if fork.prefill is not None:
-            chat.prefill = None
-        self._grow_piece(fork, before=before)
-
     def _ask_ids(self, fork: _Fork, text: str) -> None:
         """Make a fork, after tokenizing its text if it starts with one."""
         self._fork = fork._replace(ids=None) if text else fork
         if text:
             self._chat.host.send_command(Tokenize(text), partial(self._hear_ids, self._fork))
-        self._make_fork()
+        self.make_waiting()
 
     def _hear_ids(self, fork: _Fork, event: Event) -> None:
         if self._fork is not fork:
             return
         if isinstance(event, Tokenized):
             self._fork = fork._replace(ids=event.ids)
-            self._make_fork()
+            self.make_waiting()
         elif isinstance(event, Failed):
             self._fork = None
             self._chat.report_failure(event)
@@ -293,18 +297,7 @@ class Forks:
         elif chat.accepts_text(edit.text):
             self._turns.stop()
             self._edit = edit
-            self._send_edit()
-
-    def _send_edit(self) -> None:
-        edit, chat = self._edit, self._chat
-        if edit is None or chat.phase != "idle":
-            return
-        self._edit = None
-        edit.session.conversation.unsent.asked = edit.text
-        if edit.system:
-            self._turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
-        else:
-            self._turns.begin_beside(edit.node, edit.text)
+            self.make_waiting(edits=True)
 
     def replace_reply(self, spans: Sequence[Span], text: str) -> None:
         """Put other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.

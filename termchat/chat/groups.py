@@ -25,7 +25,7 @@ from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings, Value
 from termchat.decoding.walk_plan import PlanError, WalkPlan
-from termchat.engine.port import Cancel, Event, Feature, Tokenize, Tokenized
+from termchat.engine.port import Cancel, Feature
 
 
 class Walks:
@@ -62,15 +62,12 @@ class Walks:
 
     # --- how a group begins, and is shown again -----------------------------------------------------------------------
 
-    def start(
-        self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0, paused: bool = False
-    ) -> None:
+    def start(self, plan: WalkPlan, *, text: str = "", node: Node | None = None, at: int = 0) -> None:
         """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a
         reply's `node`; or with neither, other replies to the last message. A refusal becomes a notice, and the text is given
         back.
         """
-        chat = self._chat
-        wish = Wish(plan, "wait" if paused else "go on")
+        chat, wish = self._chat, Wish(plan)
         feature: Feature = "beams" if plan.group.beams is not None else "walks"
         refusal = Notice(*why) if (why := chat.find_refusal(feature)) is not None else None
         try:
@@ -154,13 +151,10 @@ class Walks:
             wish = Wish(then="wait" if paused else "go on")
             self._forks.fork_reply(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            self._chat.host.send_command(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
+            join = partial(run.join_reply, number, at, paused=paused)
+            self._chat.host.ask_ids(text, lambda ids: join(ids) if self._run is run else None)
         else:
             run.join_reply(number, at, ids, paused=paused)
-
-    def _hear_ids(self, run: Run, number: int, at: int, paused: bool, event: Event) -> None:
-        if isinstance(event, Tokenized) and self._run is run:
-            run.join_reply(number, at, event.ids, paused=paused)
 
     # --- what the chat goes on from -----------------------------------------------------------------------------------
 
@@ -199,7 +193,8 @@ class Walks:
         from_reply = tree.nodes[group.origin.node].role == "assistant"
         if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
             self._chat.group = None
-            self._chat.move_to(before, None)
+            self._chat.show_leaf(before)
+            self._chat.add_changes(WalksChanged())
         else:
             self.keep_reply(group.cursor, stop_others=False, queue_waits=True)
 
@@ -238,7 +233,7 @@ def list_groups(conversation: Conversation) -> list[ReplyGroup]:
 
 
 def _list_changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:
-    """Return the knobs of each walk that not all began with."""
+    """Find the settings of each walk that differ between walks at their begin."""
     first = {walk: records[0].samplers for walk, records in settings.items() if records}
     differing = [
         name

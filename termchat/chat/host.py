@@ -9,7 +9,18 @@ from weakref import WeakSet
 from termchat.conversation.session import ModelRef, Session, known_as
 from termchat.decoding.records import Failed, ModelIdentity
 from termchat.decoding.samplers import Value
-from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, Remark, is_last
+from termchat.engine.port import (
+    Command,
+    DraftInfo,
+    Engine,
+    Event,
+    ModelInfo,
+    ModelSpec,
+    Remark,
+    Tokenize,
+    Tokenized,
+    is_last,
+)
 
 HostPhase = Literal["no model", "loading", "idle", "failed"]
 
@@ -70,8 +81,6 @@ class Host:
         """Why the drafter that was chosen last does not draft."""
         self.drafter_progress: float | None = None
         """Of loading the drafter, from 0 to 1; None while none is being loaded."""
-        self.drafter_choice: ModelSpec | Failed | None = None
-        """The configured drafter, or why it cannot be used."""
         self.drafters_pending = 0
 
     @property
@@ -108,6 +117,10 @@ class Host:
             EngineError: the engine's process cannot be started.
         """
         self._hearers[self.engine.send(command)] = hear
+
+    def ask_ids(self, text: str, hear: Callable[[list[int]], None]) -> None:
+        """Tokenize a text; `hear` gets its ids, and nothing where that fails."""
+        self.send_command(Tokenize(text), lambda event: hear(event.ids) if isinstance(event, Tokenized) else None)
 
     def deliver_event(self, number: int, event: Event) -> bool:
         """Pass an event to the listener of its command; return False without one."""

@@ -40,14 +40,14 @@ class Newest(Generic[_T]):
         self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None
 
     def ask_next(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
-        """Begin now, or as soon as the question that is open is answered; `hear` gets what came of it, or why nothing did."""
+        """Begin now, or as soon as the open question is answered; `hear` gets the result, or why there is none."""
         if self._open:
             self._next = inquiry, hear
         else:
             self._step(inquiry, hear, None)
 
     def _step(self, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], answer: Event | None) -> None:
-        """Give an inquiry its answer, and send the next command."""
+        """Pass an answer to an inquiry, and send its next command."""
         try:
             command = next(inquiry) if answer is None else inquiry.send(answer)
         except StopIteration as result:

@@ -39,7 +39,7 @@ class Live:
 
     @classmethod
     def restore_from(cls, conversation: Conversation, newest: Token | None) -> Live:
-        """Return the state at the end of a stored conversation; `newest` is its last token."""
+        """Make the state at the end of a stored conversation; `newest` is its last token."""
         live = cls()
         live.token = newest
         for span in [span for span in conversation.find_reply() if len(span.node.tokens)][-1:]:

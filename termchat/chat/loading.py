@@ -51,7 +51,7 @@ class Loading:
     def __init__(self, chat: State, forget: Callable[[], None]) -> None:
         self._chat, self._host, self._forget = chat, chat.host, forget
         self.then_continue = False
-        self.speculation = Drafters(chat, self.set_drafter)
+        self.speculation = Drafters(chat, self)
 
     @property
     def earlier(self) -> Choice | None:
@@ -186,7 +186,7 @@ class Loading:
                 chat.session.update_settings(model=host.model_ref)
             if chat.drafts is not None and isinstance(choice.drafter, ModelSpec):
                 measure_batches(chat, needed=True)  # the draft model is judged by that
-            self.speculation.begin_with(choice.drafter)
+            self.speculation.follow_setting()
             if host.drafter_progress is None:
                 chat.enter_phase("idle")
         elif isinstance(event, Failed):
@@ -217,13 +217,8 @@ class Drafters:
     Until it is there, or where it cannot be had, a reply is made without it.
     """
 
-    def __init__(self, chat: State, chosen: Callable[[ModelSpec | None], None]) -> None:
-        self._chat, self._chosen = chat, chosen
-
-    def begin_with(self, configured: ModelSpec | Failed | None) -> None:
-        """Note which model is to draft for the one that was loaded."""
-        self._chat.host.drafter_choice = configured
-        self.follow_setting()
+    def __init__(self, chat: State, loading: Loading) -> None:
+        self._chat, self._loading = chat, loading
 
     def forget_drafter(self) -> None:
         """Forget the drafter: the engine is gone."""
@@ -232,24 +227,25 @@ class Drafters:
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
     def follow_setting(self) -> None:
-        """Load what the knob `draft` needs, unless it is there; says where that cannot be."""
+        """Load what the knob `draft` needs, unless it is there; a notice says where that cannot be."""
         chat, host, wanted = self._chat, self._chat.host, self._chat.tuning.drafts
         if wanted is None or host.model is None:
             return
         if chat.cannot_draft:
             chat.add_changes(Notice(f"nothing is drafted: {chat.cannot_draft}", severity="warning"))
             return
-        failed, choice = host.drafter_failure, host.drafter_choice
+        failed = host.drafter_failure
         if failed is not None and failed.kind == _COST and wanted.by == "model":
             failed = None
         if wanted.by == "ngram" or host.drafter is not None or failed is not None or host.drafters_pending:
             return
-        if isinstance(choice, Failed):
-            self._fail_load(choice)
-        elif choice is not None and (why := self._why_too_large(choice)):
+        drafter = host.wanted.drafter if host.wanted is not None else None
+        if isinstance(drafter, Failed):
+            self._fail_load(drafter)
+        elif drafter is not None and (why := self._why_too_large(drafter)):
             self._fail_load(Failed(_COST, why, _HINT))
-        elif choice is not None:
-            self._ask_load(choice)
+        elif drafter is not None:
+            self._ask_load(drafter)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
         """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
@@ -311,8 +307,7 @@ class Drafters:
         """Have this model draft whenever the one that is loaded is loaded again."""
         chat, model = self._chat, self._chat.host.model
         assert model is not None
-        chat.host.drafter_choice = spec
-        self._chosen(spec)
+        self._loading.set_drafter(spec)
         chat.add_changes(DrafterChanged(model.sha256, draft_model))
         drafter, by = chat.host.drafter, chat.tuning.draft
         hints, problems = [], []

@@ -21,7 +21,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import SIGN, AddressError, EngineAddress, name_model, is_url
+from termchat.engine.address import SIGN, AddressError, EngineAddress, is_url, name_model
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 
@@ -49,7 +49,7 @@ def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
 
 
 def find_here(config: Settings) -> ModelSpec:
-    """Return the configured model's file on this machine, whichever engine is configured.
+    """Find and check the configured model's file on this machine, whichever engine is configured.
 
     Raises:
         ModelError: see `find_model`; or the model is elsewhere.
@@ -60,7 +60,7 @@ def find_here(config: Settings) -> ModelSpec:
 
 
 def choose_configured(config: Settings) -> Choice:
-    """Return the configured model, on the configured engine; see `find_model`.
+    """Choose the configured model, on the configured engine; see `find_model`.
 
     Raises:
         ModelError: see `find_model`.
@@ -95,8 +95,8 @@ def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
 
 
 def choose_model(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
-    """Return a model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned;
-    or one of an engine elsewhere, as `EngineAddress.asked_as` writes it.
+    """Choose a model by its catalogue name or path (None: the default one) and check its file; or choose one of an engine
+    elsewhere, as `EngineAddress.asked_as` writes it.
 
     `picked` is how a person wants this model to be run; None is what is kept for it.
 
@@ -114,7 +114,7 @@ def choose_model(config: Settings, wanted: str | None, picked: Picked | None = N
 
 
 def find_drafter(config: Settings) -> ModelSpec | Failed | None:
-    """Return the file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
+    """Find and check the file of the configured draft model; return why it cannot be used, or None without one."""
     if config.address.url:
         return _drafter_at(config.address, config)
     from termchat.models import catalogue
@@ -150,10 +150,10 @@ def _find_model(config: Settings, wanted: str | None, picked: Picked | None = No
 def _read(
     config: Settings, wanted: str | None, known: Catalogue, picked: Picked | None
 ) -> tuple[Settings, ModelSpec, dict[str, Value]]:
-    """Return the configuration for a model, how it is loaded with that, and the knobs that are recommended for it.
+    """Read a model's file; return its configuration, how it is loaded with that, and the knobs that are recommended for it.
 
     Raises:
-        ModelError: see `choose`.
+        ModelError: see `choose_model`.
     """
     from termchat.models import catalogue
     from termchat.models.disk.opened import remember
@@ -206,9 +206,7 @@ def load_session(store: Store, id: str, config: Settings) -> Session:
 
 
 def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
-    """Return the configuration with a chat's model on its engine, where no flag names another, and that model if it is not
-    known.
-    """
+    """Configure a chat's model on its engine, where no flag names another; return that model, too, if it is not known."""
     place: dict[str, str] = {}
     if model.name and not model.engine:
         place = {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}
@@ -228,8 +226,7 @@ def _describe_unknown(model: ModelRef) -> str:
 def _restore_settings(
     config: Settings, conversation: Conversation, left: Tuning
 ) -> tuple[dict[str, Value], dict[str, str], dict[str, Value]]:
-    """Return the knobs that a chat was `left` with by a person, where each came from, and what its model recommended of the
-    others.
+    """Find the knobs that a person set in a chat that was `left`, their origins, and what its model recommended of the others.
 
     What a person turned in the chat stays, unless a flag says otherwise now. What nobody turned is as configured now, or else
     as the chat's model recommended, so that it follows another model.
@@ -257,7 +254,7 @@ def _restore_settings(
 
 
 def model_of(model: ModelRef) -> str | None:
-    """What to ask the catalogue for: the name where it is known, else the file, if it is still there."""
+    """Return what to ask the catalogue for: the name where it is known, else the file, if it is still there."""
     from termchat.models import catalogue
 
     if model.name in catalogue.load().entries:

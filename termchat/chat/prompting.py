@@ -61,7 +61,7 @@ def _list_messages(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None)
 
 
 def _list_drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
-    """Return the ids of a reply that this model drew, without the end token that ended it."""
+    """List the ids of a reply that this model drew, without the end token that ended it."""
     ids: list[int] = []
     for node, count in ((span.node, span.count) for span in spans):
         if node.start is None or node.start.model.sha256 != model.sha256 or not node.tokens.has_ids:
@@ -83,7 +83,7 @@ def is_cut(path: Sequence[Span]) -> bool:
 def build_question(
     chat: State, said: list[Message], text: str, parent: Node | None, *, anew: bool
 ) -> Render | Tokenize:
-    """What asks for the prompt ids of a turn behind `parent`.
+    """Make the command that asks for the prompt ids of a turn behind `parent`.
 
     Args:
         said: all that the model is told, the turn's `text` last.

@@ -7,9 +7,12 @@ one question open at a time, and the newest wins. An answer says what it is abou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal
+
+import msgspec
 
 from termchat.chat.changes import Answered, LiveChanged
 from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, send_request
@@ -40,8 +43,7 @@ from termchat.engine.port import (
 )
 
 
-@dataclass(frozen=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True):
     """The distribution from which token `index` of `node` was drawn, asked again; `now`: under the knobs as they are."""
 
     node: Node
@@ -50,8 +52,7 @@ class Inspection:
     inspected: Inspected
 
 
-@dataclass(frozen=True)
-class WhyNot:
+class WhyNot(msgspec.Struct, frozen=True):
     """Why another token was not drawn in the place of token `index` of `node`.
 
     `text` is what was typed ("" where an id was asked about): the answer is about its first token, and `more` others follow
@@ -67,8 +68,7 @@ class WhyNot:
     pieces: dict[int, str]
 
 
-@dataclass(frozen=True)
-class Rescored:
+class Rescored(msgspec.Struct, frozen=True):
     """A whole reply drawn again in thought under `settings`: what each token would be, after its own past.
 
     `places` say where each of the reply's tokens stands; `ids` and `texts` are the reply's own. The lists are of one length.
@@ -83,8 +83,7 @@ class Rescored:
     summary: WhatIf
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(msgspec.Struct, frozen=True):
     """The tokens of a typed `text`, or of a `node`, of a reply all of its pieces."""
 
     node: Node | None
@@ -92,16 +91,14 @@ class Pieces:
     tokenized: Tokenized
 
 
-@dataclass(frozen=True)
-class CheckedConstraint:
+class CheckedConstraint(msgspec.Struct, frozen=True):
     """Whether a constraint can be used with the model."""
 
     constraint: Constraint
     checked: Checked
 
 
-@dataclass(frozen=True)
-class Biasing:
+class Biasing(msgspec.Struct, frozen=True):
     """The tokens that can be biased: those of a typed `text`, the `spellings` of its word, the tokens of each `written`
     bias, in order, and those that the model bans itself.
     """
@@ -155,7 +152,7 @@ class Questions:
         return Inspection(node, index, now, inspected)
 
     def explain_token(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
-        """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect`.
+        """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect_token`.
 
         A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
         """
@@ -197,9 +194,8 @@ class Questions:
                 raise Unanswerable("no reply to inspect")
             step = self._step(tree, spans[0].node, 0, now=True)
             samplers = settings or step.samplers
-            last = position_of(
-                tree, spans[-1].node, spans[-1].count
-            )  # it may have begun in mid-reply, or after the thoughts
+            # The constraint may have begun in mid-reply, or after the thoughts.
+            last = position_of(tree, spans[-1].node, spans[-1].count)
             begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
             command = Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
             scored = yield from send_request(command, Scored)
@@ -347,32 +343,16 @@ class Questions:
 
 
 def reply_with(tree: Conversation, node: Node) -> list[Span]:
-    """Return all pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up
-    to it.
-    """
-    path = tree.find_path()
-    last = next((at for at, span in enumerate(path) if span.node is node), None)
-    if last is None:
-        return tree.find_reply(node.number)
-    while last + 1 < len(path) and path[last + 1].node.role == "assistant":
-        last += 1
-    first = last
-    while first >= 0 and path[first].node.role == "assistant":
-        first -= 1
-    return path[first + 1 : last + 1]
+    """Find all pieces of the reply that a node belongs to: those on the shown path if it is there, else those up to it."""
+    runs = [list(run) for _, run in groupby(tree.find_path(), key=lambda span: span.node.role)]
+    return next((run for run in runs if any(span.node is node for span in run)), None) or tree.find_reply(node.number)
 
 
 def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
-    """Return the pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others than the
-    reply.
-    """
+    """Find the pieces around a node that were drawn with its dice: a walk that began in mid-reply may have others."""
     seeds: list[int | None] = []
     for span in spans:
         start = span.node.start
         seeds.append(start.seed if start is not None else seeds[-1] if seeds else None)
-    first = last = next(at for at, span in enumerate(spans) if span.node is node)
-    while first and seeds[first - 1] == seeds[last]:
-        first -= 1
-    while last + 1 < len(spans) and seeds[last + 1] == seeds[first]:
-        last += 1
-    return spans[first : last + 1]
+    runs = [[span for span, _ in run] for _, run in groupby(zip(spans, seeds, strict=True), key=itemgetter(1))]
+    return next(run for run in runs if any(span.node is node for span in run))

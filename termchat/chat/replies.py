@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from functools import partial
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, WalksChanged
 from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
 from termchat.chat.reply_run import Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
-from termchat.decoding.conditions import format_condition
-from termchat.decoding.lacking import list_acting, is_of_text
+from termchat.decoding.conditions import format_condition, is_of_text
 from termchat.decoding.records import Failed
-from termchat.engine.port import Cancel, EndThinking, Event, Force, Keep, Pause, Resume, Step, Tokenize, Tokenized, Unit
+from termchat.decoding.stages import acting
+from termchat.engine.port import Cancel, EndThinking, Force, Keep, Pause, Resume, Step, Unit
 
 NUMBERS = 2**53
 """The numbers of groups are below it, so that JSON keeps them."""
@@ -40,9 +39,8 @@ class Replies:
         self._cells: ReplyGroup | None = None
         """The group whose cells the engine still has."""
         self._pausing = False
-        self._told_missing = False
         self._left_out: set[str] = set()
-        """The settings and rules that were reported as left out."""
+        """The settings, rules and models that were reported as left out."""
 
     def start(self, beginning: ReplyBeginning) -> None:
         """Ask for a new reply or a piece of one, or for the several of the beginning's plan."""
@@ -56,17 +54,16 @@ class Replies:
         if group.alone:
             self._report_missing_drafter()
         self._report_left_out()
-        run = self.run = Run(chat, group, beginning, self._finish_run)
-        paused, self._pausing, self.held = self._pausing, False, False
-        self.keep_cells(group.nodes[0])
-        if group.alone:
-            group.kept = 0
-        else:
+        self.keep_cells(beginning.parent)
+        if self._pausing and beginning.then == "go on":
+            beginning = beginning._replace(then="wait")
+        self._pausing = self.held = False
+        self.run = Run(chat, group, beginning, self._finish_run)
+        if not group.alone:
             chat.group = group
             chat.add_changes(WalksChanged())
         chat.live, chat.paused = group.lives[0], None
         chat.add_changes(PathChanged(), LiveChanged())
-        run.begin(paused=paused)
 
     # --- how they are steered -----------------------------------------------------------------------------------------
 
@@ -102,26 +99,22 @@ class Replies:
         paused = self.run.group.paused.keys() if self.run is not None else set[int]()
         return set(paused) if number is None else {number} & paused
 
-    def force_tokens(self, ids: Sequence[int], number: int | None = None) -> None:
-        """Force the next tokens of a reply, by default the selected one; a paused one pauses again after them."""
+    def force_tokens(self, ids: Sequence[int]) -> None:
+        """Force the next tokens of the selected reply; a paused one pauses again after them."""
         run = self.run
         if run is None:
             self._chat.add_changes(Notice("cannot force a token: no reply is running"))
         elif ids and run.is_steerable():
-            number = run.group.cursor if number is None else number
-            run.stepping |= self._list_paused(number)
-            run.send_steer(Force(list(ids)), number)
+            run.stepping |= self._list_paused(run.group.cursor)
+            run.send_steer(Force(list(ids)), run.group.cursor)
 
     def force_text(self, text: str) -> None:
         """Force the tokens of a text."""
-        if self.run is None:
+        run = self.run
+        if run is None:
             self.force_tokens(())
         elif text:
-            self._chat.host.send_command(Tokenize(text), partial(self._hear_ids, self.run))
-
-    def _hear_ids(self, run: Run, event: Event) -> None:
-        if isinstance(event, Tokenized) and self.run is run:
-            self.force_tokens(event.ids)
+            self._chat.host.ask_ids(text, lambda ids: self.force_tokens(ids) if self.run is run else None)
 
     @property
     def may_think(self) -> bool:
@@ -210,9 +203,11 @@ class Replies:
         """Say once that a model is to draft and none was chosen: not when the setting is changed, which passes by."""
         chat = self._chat
         host, drafts = chat.host, chat.drafts
-        missing = drafts is not None and drafts.by == "model" and host.drafter is None
-        if missing and host.drafter_failure is None and host.drafter_progress is None and not self._told_missing:
-            self._told_missing = True
+        missing = (
+            drafts is not None and drafts.by == "model" and host.drafter is None and "drafter" not in self._left_out
+        )
+        if missing and host.drafter_failure is None and host.drafter_progress is None:
+            self._left_out.add("drafter")
             hint = "choose one in the model list, or set draft_model"
             chat.add_changes(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
@@ -220,7 +215,7 @@ class Replies:
         """Say once of each setting and rule that an engine does without it."""
         chat = self._chat
         by_text = not chat.abilities.ids
-        settings = list_acting(chat.tuning, chat.abilities.lacks)
+        settings = acting(chat.tuning, chat.abilities.lacks)
         rules = [
             format_condition(rule)
             for rule in chat.rules

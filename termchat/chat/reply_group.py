@@ -13,10 +13,7 @@ from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError
 from termchat.decoding.records import Beams, Ranking
 from termchat.decoding.walk_plan import ONE, WalkPlan
-from termchat.engine.port import (
-    Paused,
-    WalksFinished,
-)
+from termchat.engine.port import Paused, WalksFinished
 
 
 class ReplyBeginning(NamedTuple):
@@ -61,7 +58,7 @@ class ReplyGroup:
         self.lives: dict[int, Live] = {}
         self.paused: dict[int, Paused] = {}
         self.cursor = 0
-        self.kept: int | None = None
+        self.kept: int | None = 0 if self.alone else None
         self.ended: WalksFinished | None = None
 
     @property
@@ -92,14 +89,12 @@ class ReplyGroup:
         return self.conversation.find_path(self.nodes[walk].number, since=self.origin.node)
 
     def step_of(self, node: int, at: int) -> int:
-        """Return how many tokens since the origin stand before a token of one of the walks."""
+        """Count the tokens since the origin before a token of one of the walks."""
         walk = self.walk_of(node)
         return sum(span.count for span in self.list_spans(walk)[:-1]) + at if walk is not None else at
 
     def place_of(self, walk: int, step: int) -> Place | None:
-        """Return the opposite: where in a walk that token is, or its last one where it has not come as far; None before its
-        first.
-        """
+        """Find the place of such a token in a walk, or of its last one where it has not come as far; None before its first."""
         found = None
         for span in self.list_spans(walk):
             if span.count:
@@ -108,9 +103,6 @@ class ReplyGroup:
                 break
             step -= span.count
         return found
-
-    def list_ids(self, walk: int) -> list[int]:
-        return [i for span in self.list_spans(walk) for i in span.node.ids[: span.count]]
 
     def rank_replies(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
         """Rank the replies, best first: as recorded, else by their present figures. `refused` is called with the reason if a

@@ -61,14 +61,8 @@ class Run:
         self._begun = False
         self.moved = self.ends_joining = self.queue_waits = False
         self.kept_running = group.alone
-        for number in range(
-            1 if group.group.beams is not None else group.group.size
-        ):  # a search finds its replies later
+        for number in range(group.group.size if group.group.beams is None else 1):  # a search finds its replies later
             self._grow_node(number, group.origin)
-
-    def begin(self, *, paused: bool = False) -> None:
-        """Send the request."""
-        chat, group, beginning = self._chat, self.group, self._beginning
         tree, node = group.conversation, group.nodes[0]
         shapes = shapes_of(tree, node.number, chat.model.kv_type if chat.model is not None else "")
         has_ids = chat.abilities.ids
@@ -79,7 +73,7 @@ class Run:
             seed=beginning.seed,
             done=beginning.done,
             script=tuple(Scripted(beginning.done + place, i) for place, i in enumerate(beginning.ids)),
-            paused=beginning.then != "go on" or paused,
+            paused=beginning.then != "go on",
             state=dict(beginning.remembered),
             constraint_begun=beginning.constraint_begun,
             shapes=shapes or [],

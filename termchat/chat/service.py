@@ -1,7 +1,8 @@
 """The chat: one session on one host, and everything a person can do to it.
 
-No method waits. What was asked is done when `pump` has brought the engine's answers; `pump` returns what changed since.
-What a chat consists of is in `state`; how things are done is in the rooms beside it, which know the state and not the chat.
+No method waits. What was asked is done when `pump_events` has brought the engine's answers; `pump_events` returns what
+changed since. What a chat consists of is in `state`; how things are done is in the rooms beside it, which know the state and
+not the chat.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ class Chat(State):
             self.add_changes(Notice(f"cannot copy the chat: {why}"))
         else:
             self.session.copy_chat()
-            self._read_only = True  # until `_report` tells
+            self._read_only = True  # until `_report_changes` tells
             self.add_changes(PathChanged(), StatusChanged())
 
     # --- chats on one host ---------------------------------------------------------------------------------------------

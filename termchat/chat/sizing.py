@@ -7,8 +7,7 @@ around it, and the system message where it is the first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from termchat.chat.inquiries import Inquiry, Newest
 from termchat.chat.prompting import build_messages, build_question
@@ -24,8 +23,7 @@ Around = Literal["nothing", "template", "template and system prompt", "whole cha
 """What is counted with a message: the whole chat where its prompt does not begin with what was read before."""
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """`tokens` of a message and those `around` it, of the `free` ones of the context; `about`: a part was estimated."""
 
     tokens: int

@@ -21,7 +21,7 @@ from termchat.chat.live import Live
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session
-from termchat.conversation.thoughts import is_thinking, count_thought
+from termchat.conversation.thoughts import count_thought, is_thinking
 from termchat.conversation.tree import Conversation, Span
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
@@ -43,7 +43,7 @@ from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
 
 
 class State:
-    """A session on a host, as it is now. The phase and the failure are written by `enter` and `fail`."""
+    """A session on a host, as it is now. The phase and the failure are written by `enter_phase` and `report_failure`."""
 
     _phase: Phase = "idle"
     """The phase of its replies."""
@@ -246,8 +246,9 @@ class State:
         """Reason why the messages cannot be saved at the moment; None also in an empty chat."""
         return self.saving_problem if self.conversation.leaf is not None else None
 
-    def show_leaf(self, live: Live | None = None) -> None:
-        """Show the conversation's leaf, which is another one now; without `live`, the record of its newest token is read."""
+    def show_leaf(self, leaf: int | None, live: Live | None = None) -> None:
+        """Show another leaf of the conversation; without `live`, the record of its newest token is read."""
+        self.conversation.leaf = leaf
         self.session.save_leaf()
         if live is None:
             self.session.read_newest()
@@ -355,14 +356,9 @@ class State:
     def show_group(self, group: ReplyGroup, number: int) -> None:
         """Show a group, and select one of its replies: it is the leaf of the conversation."""
         self.group, group.cursor = group, number
-        self.move_to(group.nodes[number].number, group.lives.get(number))
-        self.paused = group.paused.get(number)
-
-    def move_to(self, leaf: int, live: Live | None) -> None:
-        """Select another leaf; without `live`, the numbers of its newest token are read."""
-        self.conversation.leaf = leaf
-        self.show_leaf(live)
+        self.show_leaf(group.nodes[number].number, group.lives.get(number))
         self.add_changes(WalksChanged())
+        self.paused = group.paused.get(number)
 
 
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
-from termchat.chat.prompting import Turn, build_messages, omission_of, build_question, turns_of
+from termchat.chat.prompting import Turn, build_messages, build_question, omission_of, turns_of
 from termchat.chat.replies import Replies
 from termchat.chat.reply_group import ReplyBeginning
 from termchat.chat.state import State
@@ -50,13 +51,7 @@ def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
         sizes: ids of each turn, the oldest first.
     """
     room = context - context // FREE - needed
-    kept = 0
-    for size in reversed(sizes):
-        room -= size
-        if room < 0:
-            break
-        kept += 1
-    return kept
+    return sum(1 for _ in takewhile(lambda total: total <= room, accumulate(reversed(sizes))))
 
 
 class _Asked(NamedTuple):
@@ -161,7 +156,7 @@ class Turns:
     def begin_beside(
         self, turn: Node, text: str | None = None, *, system: str | None = None, wish: Wish = ALONE
     ) -> None:
-        """Start a sibling of a turn, overriding the given fields (see `begin`)."""
+        """Start a sibling of a turn, overriding the given fields (see `begin_turn`)."""
         parent = self._chat.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
         self.begin_turn(

@@ -44,9 +44,8 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
         raise click.UsageError(f"choose one of {' and '.join(wanted)}")
     if not wanted:
         return None
-    from termchat.decoding.constraint import Constraint, make_choice, grammar
+    from termchat.decoding.constraint import Constraint, TextError, grammar, make_choice
     from termchat.decoding.constraint_check import check
-    from termchat.decoding.text_error import TextError
 
     ((flag, value),) = wanted.items()
     if "" in (value, *value):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from termchat.conversation.tree import Node, Span
 from termchat.conversation.walk_groups import walked_of
-from termchat.decoding.ranking import compute_agreement, left_out, count_votes
+from termchat.decoding.ranking import compute_agreement, count_votes, left_out
 from termchat.decoding.records import Ranking
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import one_line

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from termchat import paths
-from termchat.chat.opening import choose_model, choose_elsewhere
+from termchat.chat.opening import choose_elsewhere, choose_model
 from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apart
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, replayed, request_replies

@@ -28,16 +28,16 @@ def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str 
     assert node.prefill is not None
     if kv_type and node.start is not None and node.start.kv_type != kv_type:
         return None
-    return _find_shapes(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
+    return _follow_runs(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
 
 
 def shapes_of_prompt(conversation: Conversation, number: int) -> list[Shape] | None:
     """Return the shapes of the ids before a reply; their rows add up to the length of its prompt."""
     node = conversation.nodes[number]
-    return [] if node.prefill is None else _find_shapes(conversation, node, node.prefill.tokens)
+    return [] if node.prefill is None else _follow_runs(conversation, node, node.prefill.tokens)
 
 
-def _find_shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
+def _follow_runs(conversation: Conversation, node: Node, cells: int) -> list[Shape] | None:
     """Return the shapes of the first `cells` cells that the run of `node` left in the cache."""
     if node.start is None:
         return None
@@ -57,19 +57,19 @@ def _find_shapes(conversation: Conversation, node: Node, cells: int) -> list[Sha
             if run.group.number in told:
                 continue
             told.add(run.group.number)
-            runs = _list_walks(conversation, run.group.number, number)
+            runs = _find_walks(conversation, run.group.number, number)
         if start.model != node.start.model:
             break
         # Along one path the ids need no comparing, which would take time with the square of the chat.
         if shared.get(number, -1) < cells:
-            ids = _find_cached(conversation, node) if ids is None else ids
-            alike = (each for each in runs if _find_cached(conversation, each)[:cells] == ids[:cells])
+            ids = _cached_ids(conversation, node) if ids is None else ids
+            alike = (each for each in runs if _cached_ids(conversation, each)[:cells] == ids[:cells])
             if (found := next(alike, None)) is None:
                 break
             run = found
         reused = prefill.reused
         if cells > reused:
-            segment = list(_cut_shapes(_list_added(run, start, prefill), cells - reused))
+            segment = list(_cut_shapes(_added_shapes(run, start, prefill), cells - reused))
             rows = [shape.rows for shape in segment]
             if sum(rows) != cells - reused or not all(0 < count <= start.ubatch for count in rows):
                 return None
@@ -84,13 +84,13 @@ def _find_shapes(conversation: Conversation, node: Node, cells: int) -> list[Sha
     return [shape for segment in reversed(segments) for shape in segment]
 
 
-def _list_walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
+def _find_walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
     """Return the walks of a group up to a node; their prompt was decoded once."""
     nodes = (node for number, node in conversation.nodes.items() if number <= newest)
     return [node for node in nodes if node.group is not None and node.group.number == group]
 
 
-def _find_cached(conversation: Conversation, run: Node) -> array[int]:
+def _cached_ids(conversation: Conversation, run: Node) -> array[int]:
     try:
         return conversation.list_cells(run.number) if run.start is not None else array("i")
     except OverflowError:  # one of them is no token's
@@ -98,7 +98,7 @@ def _find_cached(conversation: Conversation, run: Node) -> array[int]:
 
 
 def _count_shared(conversation: Conversation, node: Node) -> dict[int, int]:
-    """For the nodes before a node on its path, how many of its ids are theirs too, counted from the first."""
+    """Count, for the nodes before a node on its path, how many of its first ids they share."""
     found: dict[int, int] = {}
     length = 0
     for span in conversation.find_path(node.number):
@@ -110,17 +110,16 @@ def _count_shared(conversation: Conversation, node: Node) -> dict[int, int]:
     return found if node.number in found else {}
 
 
-def _list_added(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
-    """What a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
+def _added_shapes(run: Node, start: Start, prefill: Prefill) -> Iterator[Shape]:
+    """Yield what a run decoded: the prompt, then its tokens. The last has a cell only if the reply was stopped after that."""
     threads = prefill.threads or [start.threads] * len(prefill.shapes)
     yield from map(Shape, prefill.shapes, threads)
     yield from shapes_of_tokens(run)
 
 
 def shapes_of_tokens(run: Node) -> list[Shape]:
-    """Return how each token of a run was decoded. All rows of an exact one have the bits that they have alone. Else those of
-    a round of drafting do not: the newest token, and the drafted ones that were accepted.
-    """
+    """Return the shape in which each token of a run was decoded. All rows of an exact run have the bits that they have alone.
+    Else those of a round of drafting do not: the newest token, and the drafted ones that were accepted."""
     tokens, drafts = run.tokens, run.tokens.drafts
     used = {record.number: record.threads for record in run.settings}
     shapes = [Shape(1, used.get(number, 0)) for number in tokens.settings]

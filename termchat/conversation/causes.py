@@ -75,8 +75,7 @@ class WhyDifferent(msgspec.Struct, frozen=True):
 
 
 def first_difference(left: RecordedReply, right: RecordedReply) -> int | None:
-    """Return the first place where the tokens differ; where one reply is longer, the end of the other; None if they are the
-    same.
+    """Find the first place where the tokens differ; where one reply is longer, the end of the other.
 
     Of two models the texts are compared, since ids mean other tokens.
     """
@@ -87,15 +86,19 @@ def first_difference(left: RecordedReply, right: RecordedReply) -> int | None:
 
 
 def why_different(left: RecordedReply, right: RecordedReply, index: int | None = None) -> WhyDifferent | None:
-    """Return the causes of the first difference, or of that at token `index`, where only the numbers may differ; None
-    without one.
-    """
+    """Explain the first difference, or the one at token `index`, where only the numbers may differ."""
     if index is None and (index := first_difference(left, right)) is None:
         return None
     one, other = left.step(index), right.step(index)
-    shift = _measure_shift(left, right, index, one, other)
+    shift = _find_shift(left, right, index, one, other)
     found = [*_not_drawn(left, right, one, other)]
-    factors = [*_list_factors(left, right, index, one, other), *_compare_origins(one, other)]
+    settings = (
+        msgspec.structs.replace(cause, since=_find_beginning(left, right, index, cause.name))
+        if cause.kind in _SETTINGS
+        else cause
+        for cause in _compare_inputs(one, other)
+    )
+    factors = [*settings, *_compare_origins(one, other)]
     if found:
         found += (msgspec.structs.replace(cause, evidence="excluded") for cause in factors)
     else:
@@ -107,7 +110,7 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
 _ORDER: tuple[Evidence, ...] = ("shown", "recorded", "excluded")
 
 
-def _make_cause(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
+def _cause_of(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
     """Return a cause with its values in both replies."""
     left, right = values
     return Cause(kind=kind, name=name, left=left, right=right, **more)
@@ -122,10 +125,10 @@ def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, oth
         yield from _compare_ends(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
         values = ("drawn" if not step.forced else "prescribed" if step.prescribed else "forced" for step in steps)
-        yield _make_cause("forced", "forced token", values, evidence="shown")
+        yield _cause_of("forced", "forced token", values, evidence="shown")
     elif one.id != other.id and contradicts(one) != contradicts(other):
         values = ("does not follow from its record" if contradicts(step) else "follows" for step in steps)
-        yield _make_cause("edited", "the record was edited", values, evidence="shown")
+        yield _cause_of("edited", "the record was edited", values, evidence="shown")
 
 
 def contradicts(step: RecordedStep) -> bool:
@@ -144,7 +147,7 @@ def _compare_ends(left: RecordedReply, right: RecordedReply, one: RecordedStep, 
     ends = (
         _describe_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other))
     )
-    yield _make_cause("ended", "end of the reply", ends, evidence="shown")
+    yield _cause_of("ended", "end of the reply", ends, evidence="shown")
     end = left.finished if one.id is None else right.finished
     if one.settings is None or other.settings is None or end is None:
         return
@@ -154,17 +157,17 @@ def _compare_ends(left: RecordedReply, right: RecordedReply, one: RecordedStep, 
         for name, reason in (("stop", "stop"), ("max_tokens", "length"))
         if before[name] != after[name]
     ]
-    if (rules := (_describe_rules(one.settings), _describe_rules(other.settings)))[0] != rules[1]:
+    if (rules := (_rule_texts(one.settings), _rule_texts(other.settings)))[0] != rules[1]:
         settings.append(("rules", "rule", rules))
     for name, reason, both in settings:
-        yield _make_cause("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
+        yield _cause_of("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
 
 
 def _describe_end(finished: Finished | None) -> str:
     return "cut off" if finished is None else f"{finished.reason} {finished.detail}".strip()
 
 
-def _describe_rules(settings: SettingsRecord) -> str:
+def _rule_texts(settings: SettingsRecord) -> str:
     rules = (rule for rule in settings.conditions if rule.__struct_config__.tag not in ("stop", "length"))
     return ", ".join(format_condition(rule) for rule in rules if rule.action == "stop") or "none"
 
@@ -172,7 +175,7 @@ def _describe_rules(settings: SettingsRecord) -> str:
 # --- what the draw was made with -------------------------------------------------------------------------------------
 
 
-class _With(NamedTuple):
+class _DrawInputs(NamedTuple):
     """What a step is drawn with, beside the logits."""
 
     samplers: SamplerSettings
@@ -182,46 +185,43 @@ class _With(NamedTuple):
     bias: Mapping[int, float]
 
 
-def _make_with(step: RecordedStep) -> _With | None:
+def _read_inputs(step: RecordedStep) -> _DrawInputs | None:
     if step.token is None or step.start is None or step.settings is None or step.start.dice != dice.VERSION:
         return None
     if step.settings.constraint is not None and step.settings.constraint.after_chain:  # only what came as far is marked
         return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
     biases = {bias.id: BANNED if bias.bias is None else bias.bias for bias in step.settings.biases}
-    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
+    return _DrawInputs(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
 
 
-def _list_factors(
-    left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
-) -> Iterator[Cause]:
-    """Yield all differences in the input of the draw."""
+_SETTINGS: tuple[Kind, ...] = ("knob", "order", "constraint")
+
+
+def _compare_inputs(one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
+    """Yield the differences in what the draw was made with."""
     if one.settings is not None and other.settings is not None:
-        yield from _compare_knobs(left, right, index, one.settings.samplers, other.settings.samplers)
-        if (constraints := [_find_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
-            since = _find_since(left, right, index, "constraint")
-            shown = (constraint_shown(constraint) or "none" for constraint in constraints)
-            yield _make_cause("constraint", "constraint", shown, since=since)
+        yield from _compare_knobs(one.settings.samplers, other.settings.samplers)
+        if (constraints := [_applied_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
+            yield _cause_of("constraint", "constraint", (constraint_shown(one) or "none" for one in constraints))
     if one.start is not None and other.start is not None:
         starts = (one.start, other.start)
         if one.start.seed != other.start.seed:
-            yield _make_cause("dice", "seed", (str(start.seed) for start in starts), since=0)
+            yield _cause_of("dice", "seed", (str(start.seed) for start in starts), since=0)
         if one.start.dice != other.start.dice and not all(start.dice for start in starts):
             names = ("those of the seed" if start.dice else "a server's own" for start in starts)
-            yield _make_cause("dice", "random numbers", names, since=0)
+            yield _cause_of("dice", "random numbers", names, since=0)
         elif one.start.dice != other.start.dice:
-            yield _make_cause("dice", "dice version", (str(start.dice) for start in starts))
+            yield _cause_of("dice", "dice version", (str(start.dice) for start in starts))
     if one.token is not None and other.token is not None:
         states = (one.token.state, other.token.state)
         # What is on in one reply only is a matter of its knobs.
         if any(states[0][name] != states[1][name] for name in states[0].keys() & states[1].keys() - {TAIL}):
             texts = (", ".join(f"{k} {v:.6g}" for k, v in state.items() if k != TAIL) or "none" for state in states)
-            yield _make_cause("state", "what stages remember", texts)
+            yield _cause_of("state", "what stages remember", texts)
 
 
-def _compare_knobs(
-    left: RecordedReply, right: RecordedReply, index: int, one: SamplerSettings, other: SamplerSettings
-) -> Iterator[Cause]:
+def _compare_knobs(one: SamplerSettings, other: SamplerSettings) -> Iterator[Cause]:
     """Yield the knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
     told: set[str | None] = set()
     names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
@@ -233,21 +233,20 @@ def _compare_knobs(
         if stage is not None and STAGES[stage].is_active(one) != STAGES[stage].is_active(other):
             told.add(stage)
         shown = (KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other))
-        kind: Kind = "order" if name == "order" else "knob"
-        yield _make_cause(kind, name, shown, since=_find_since(left, right, index, name))
+        yield _cause_of("order" if name == "order" else "knob", name, shown)
 
 
-def _find_constraint(settings: SettingsRecord | None) -> Constraint | None:
-    """Return the one that is applied."""
+def _applied_constraint(settings: SettingsRecord | None) -> Constraint | None:
+    """Return the constraint that is applied."""
     return settings.constraint if settings is not None and not settings.constraint_dropped else None
 
 
-def _find_since(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
+def _find_beginning(left: RecordedReply, right: RecordedReply, index: int, name: str) -> int:
     """Return the first token from which on a setting was another one in the two replies, up to `index`."""
 
     def value(settings: SettingsRecord | None) -> object:
         if settings is None or name == "constraint":
-            return _find_constraint(settings)
+            return _applied_constraint(settings)
         return getattr(settings.samplers, name)
 
     pairs = [*zip(left.iterate_settings(), right.iterate_settings(), strict=False)][: index + 1]
@@ -270,33 +269,33 @@ _COMPUTED: tuple[tuple[Kind, str, str], ...] = (
 
 
 def _compare_origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
-    """Return all that differs in how the logits were computed; what changes them most comes first."""
+    """List the differences in how the logits were computed; what changes them most comes first."""
     causes: list[Cause] = []
     if list(one.context) != list(other.context):
         pairs = enumerate(zip_longest(one.context, other.context))
         at, ids = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
         shown = ("ends" if i is None else f"#{i}" for i in ids)
-        causes.append(_make_cause("prompt", "prompt", shown, detail=f"first at token {at} of the context"))
+        causes.append(_cause_of("prompt", "prompt", shown, detail=f"first at token {at} of the context"))
     if one.start is None or other.start is None:
         return causes
     starts = (one.start, other.start)
     models = [f"{start.model.name} {start.model.quantization}".strip() for start in starts]
     if one.start.is_served != other.start.is_served:
         engines = ("a server" if start.is_served else "termchat's worker" for start in starts)
-        return [*causes, _make_cause("engine", "engine", map("{} on {}".format, models, engines))]
+        return [*causes, _cause_of("engine", "engine", map("{} on {}".format, models, engines))]
     if one.start.model.fingerprint != other.start.model.fingerprint:
         files = [start.model.sha256[:16] for start in starts]
         alike = models[0] == models[1]
-        causes.append(_make_cause("model", *(("model file (fingerprint)", files) if alike else ("model", models))))
+        causes.append(_cause_of("model", *(("model file (fingerprint)", files) if alike else ("model", models))))
     if one.said or other.said or not all(start.dice for start in starts):  # a server that draws tells nothing of how
         return causes
     for kind, name, field in _COMPUTED:
         if getattr(one.start, field) != getattr(other.start, field):
-            causes.append(_make_cause(kind, name, (str(getattr(start, field)) for start in starts)))
+            causes.append(_cause_of(kind, name, (str(getattr(start, field)) for start in starts)))
     if not all(start.exact for start in starts):
         ways = ("exact" if start.exact else "not exact" for start in starts)
         why = "fast prefill, GPU layers, rebuilt cells or drafts"
-        causes.append(_make_cause("shapes", "exactness", ways, detail=why))
+        causes.append(_cause_of("shapes", "exactness", ways, detail=why))
     if not causes or causes[0].kind != "prompt":
         causes += _compare_shapes(one, other, {cause.name for cause in causes})
     return causes
@@ -305,17 +304,17 @@ def _compare_origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
 def _compare_shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
     if one.shapes is None or other.shapes is None:
         known = ("unknown" if step.shapes is None else "known" for step in (one, other))
-        yield _make_cause("shapes", "batch shape", known)
+        yield _cause_of("shapes", "batch shape", known)
         return
     batches = [[shape.rows for shape in shapes] for shapes in (one.shapes, other.shapes)]
     threads = [[shape.threads for shape in shapes] for shapes in (one.shapes, other.shapes)]
     if batches[0] != batches[1]:
-        yield _make_cause("shapes", "batch shape", map(_format_counts, batches))
+        yield _cause_of("shapes", "batch shape", map(_describe_runs, batches))
     elif "threads" not in told and any(a and b and a != b for a, b in zip(*threads, strict=False)):
-        yield _make_cause("threads", "threads", map(_format_counts, threads))
+        yield _cause_of("threads", "threads", map(_describe_runs, threads))
 
 
-def _format_counts(numbers: Sequence[int]) -> str:
+def _describe_runs(numbers: Sequence[int]) -> str:
     """ "63×2 12 1×40": each number with how often it comes in a row."""
     runs = [(number, len(list(run))) for number, run in groupby(numbers)]
     shown = [f"{number}×{count}" if count > 1 else str(number) for number, count in runs]
@@ -325,10 +324,10 @@ def _format_counts(numbers: Sequence[int]) -> str:
 _MOST_RUNS = 8
 
 
-def _measure_shift(
+def _find_shift(
     left: RecordedReply, right: RecordedReply, index: int, one: RecordedStep, other: RecordedStep
 ) -> LogitShift | None:
-    """None where the logits are the same, as far as they are on record."""
+    """Measure how far the logits are apart; None where they are the same, as far as they are on record."""
     if one.token is None or other.token is None:
         return None
     # Of one that tells log-probabilities alone these are its logits, but for a constant.
@@ -376,7 +375,7 @@ def is_comparable(one: RecordedStep, other: RecordedStep) -> bool:
 
 
 def measure_lead(token: Token, winner: int, other: int) -> float | None:
-    """By how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
+    """Return by how much `winner` was ahead of `other` in a step: in log probability after the chain plus noise, which the dice
     compare; at temperature 0 in the model's logits. None if a candidate was cut or not recorded."""
     found = {candidate.id: candidate for candidate in token.candidates}
     first, second = found.get(winner), found.get(other)
@@ -403,28 +402,26 @@ def _weigh_causes(
     one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], shift: LogitShift | None
 ) -> list[Cause]:
     """Return the causes with their evidence, as far as steps can be drawn again."""
-    drawn = [_try_exchange(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
+    drawn = [_test_exchange(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
     origins = [cause for cause in factors if cause.kind not in _EXCHANGES]
     known = shift is not None or is_comparable(one, other)
-    logits = [] if shift is None else [_try_exchange(one, other, None)]
-    weighed = _mark_certain([*drawn, *logits]) if known else drawn
+    logits = [] if shift is None else [_test_exchange(one, other, None)]
+    weighed = _settle_evidence([*drawn, *logits]) if known else drawn
     found = weighed[: len(drawn)]
     if shift is None:
-        found += (
-            _exclude_cause(cause, cause.detail or "the logits are the same") if known else cause for cause in origins
-        )
+        found += (_exclude(cause, cause.detail or "the logits are the same") if known else cause for cause in origins)
     else:
-        found += _of_logits(one, other, origins, shift, weighed[-1])
+        found += _weigh_origins(one, other, origins, shift, weighed[-1])
     if one.id == other.id and shift is None and known:
         changed = "the model's logits are unchanged, but not what follows from them"
-        found.append(_make_cause("edited", "the record was edited", evidence="shown", detail=changed))
+        found.append(_cause_of("edited", "the record was edited", evidence="shown", detail=changed))
     if all(cause.evidence == "excluded" for cause in found):
-        found.append(_make_cause("unknown", "nothing on record explains it"))
+        found.append(_cause_of("unknown", "nothing on record explains it"))
     return found
 
 
-def _mark_certain(factors: list[Cause]) -> list[Cause]:
-    """Mark the only difference as the cause; one without effect alone may have one together with others."""
+def _settle_evidence(factors: list[Cause]) -> list[Cause]:
+    """Call the only difference the cause; one that seems to change nothing alone may do so together with others."""
     if len(factors) == 1 and factors[0].evidence == "recorded":
         why = "nothing else differs that the draw depends on"
         return [msgspec.structs.replace(factors[0], evidence="shown", detail=why)]
@@ -433,20 +430,18 @@ def _mark_certain(factors: list[Cause]) -> list[Cause]:
     return [msgspec.structs.replace(cause, evidence="recorded") for cause in factors]
 
 
-def _exclude_cause(cause: Cause, detail: str = "") -> Cause:
+def _exclude(cause: Cause, detail: str = "") -> Cause:
     return msgspec.structs.replace(cause, evidence="excluded", detail=detail)
 
 
-def _of_logits(
+def _weigh_origins(
     one: RecordedStep,
     other: RecordedStep,
     origins: Sequence[Cause],
     shift: LogitShift,
     logits: Cause,
 ) -> list[Cause]:
-    """Yield the possible causes of different logits. Several ways of computing cannot be told apart; a prompt or a model
-    weighs more.
-    """
+    """Weigh why the logits differ. Of several ways of computing none can be preferred; a prompt or a model weighs more."""
     evidence, detail = logits.evidence, logits.detail
     strong = [cause for cause in origins if cause.kind in _ALONE]
     found = []
@@ -464,21 +459,21 @@ def _of_logits(
     far = shift.distance > FAR if not measured or shift.apart is None else shift.apart > max(measured)
     if far and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
-        found.append(_make_cause("weights", "different weights", evidence=evidence, since=shift.since, detail=away))
+        found.append(_cause_of("weights", "different weights", evidence=evidence, since=shift.since, detail=away))
     elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
         ties = [step.token.near_tie for step in (one, other) if step.token is not None]
         if any(ties) or (set(ties) <= {None} and not far):
-            found.append(_near_tie(one, other, shift, evidence))
+            found.append(_make_near_tie(one, other, shift, evidence))
     if not found or (not origins and not far):
         away = (
             "probably another machine or llama.cpp build, or different weights behind the same header (the model's own "
             f"distributions are {shift.distance:.2g} apart in total variation)"
         )
-        found.append(_make_cause("unknown", "no recorded setting differs", since=shift.since, detail=away))
+        found.append(_cause_of("unknown", "no recorded setting differs", since=shift.since, detail=away))
     return found
 
 
-def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidence: Evidence) -> Cause:
+def _make_near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidence: Evidence) -> Cause:
     margins = []
     for step, rival in ((one, other), (other, one)):
         ahead = None
@@ -486,25 +481,25 @@ def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidenc
             ahead = measure_lead(step.token, step.id, rival.id)
         margins.append("the other was cut" if ahead is None else f"{ahead:.3g} ahead")
     moved = f"the logits differ by up to {shift.largest:.3g}" if shift.largest is not None else ""
-    return _make_cause("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
+    return _cause_of("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
 
 
 _EXCHANGES: tuple[Kind, ...] = ("knob", "order", "constraint", "dice", "state")
 
 
-def _try_exchange(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> Cause:
-    """Return the cause, `shown` if it alone makes one of the steps draw the other's token; None means the logits.
+def _test_exchange(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> Cause:
+    """Return the cause, `shown` if with it alone one of the steps draws the other's token; None stands for the logits.
 
     `excluded` is said of what changes neither step's draw.
     """
-    found = cause or _make_cause("unknown", "logits")
-    sides = [(step, _make_with(step)) for step in (one, other)]
+    found = cause or _cause_of("unknown", "logits")
+    sides = [(step, _read_inputs(step)) for step in (one, other)]
     steps = [(step, made) for step, made in sides if made is not None]
-    if len(steps) < 2 or any(_draw(step, made) != step.id for step, made in steps):
+    if len(steps) < 2 or any(_draw_again(step, made) != step.id for step, made in steps):
         return found
     told, unchanged = [], 0
     for (step, made), (rival, theirs), side in zip(steps, reversed(steps), ("left", "right"), strict=True):
-        drawn = _draw(rival, made) if cause is None else _draw(step, _exchange_cause(made, theirs, cause))
+        drawn = _draw_again(rival, made) if cause is None else _draw_again(step, _exchange_input(made, theirs, cause))
         # The rival's logits with this step's knobs are this step with the logits exchanged.
         if drawn == rival.id:
             told.append(side)
@@ -513,15 +508,15 @@ def _try_exchange(one: RecordedStep, other: RecordedStep, cause: Cause | None) -
         which = "either reply" if len(told) == 2 else f"the {told[0]} reply"
         detail = f"with it exchanged, {which} draws the other's token"
         return msgspec.structs.replace(found, evidence="shown", detail=detail)
-    return _exclude_cause(found) if unchanged == 2 else found
+    return _exclude(found) if unchanged == 2 else found
 
 
-def _draw(step: RecordedStep, made: _With) -> int | None:
+def _draw_again(step: RecordedStep, made: _DrawInputs) -> int | None:
     assert step.token is not None
     return redraw_step(step.token, step.context, made.samplers, made.seed, made.state, made.refused, made.bias)
 
 
-def _exchange_cause(made: _With, theirs: _With, cause: Cause) -> _With:
+def _exchange_input(made: _DrawInputs, theirs: _DrawInputs, cause: Cause) -> _DrawInputs:
     if cause.kind == "constraint":
         return made._replace(refused=theirs.refused)
     if cause.kind == "dice":

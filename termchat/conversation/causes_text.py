@@ -30,11 +30,11 @@ def cause_line(cause: Cause, names: Names) -> str:
     values = (f"{name} {show_piece(value)}" for value, name in zip((cause.left, cause.right), names, strict=True))
     told = f": {', '.join(values)}" if cause.left or cause.right else ""
     since = f", from token {cause.since} on" if cause.since else ""
-    detail = f" ({_name_replies(cause.detail, names)})" if cause.detail else ""
+    detail = f" ({_insert_names(cause.detail, names)})" if cause.detail else ""
     return f"{_WEIGHT[cause.evidence]}: {cause.name}{told}{since}{detail}"
 
 
-def _name_replies(detail: str, names: Names) -> str:
+def _insert_names(detail: str, names: Names) -> str:
     return detail.replace("the left reply", f"the {names[0]} reply").replace("the right reply", f"the {names[1]} reply")
 
 
@@ -62,7 +62,7 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     if not merged:
         return
     chosen = [step.id for step in (left, right)]
-    likely = {i: max(_find_share(c[i]) for c in columns if i in c) for i in merged}
+    likely = {i: max(_likely_share(c[i]) for c in columns if i in c) for i in merged}
     by_probability = [i for i in sorted(likely, key=lambda i: -likely[i]) if likely[i] > 0]
     rows = list(dict.fromkeys([*by_probability[:SHOWN], *(i for i in chosen if i is not None)]))
     pieces = {i: f"{show_piece(merged[i].text)} ({i})" if i in merged else f"({i})" for i in rows}
@@ -74,10 +74,10 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     for i in rows:
         padding = " " * (width - cells(pieces[i]))
         told = " ".join(mark for mark, one in zip(marks, chosen, strict=True) if one == i)
-        yield f"{pieces[i]}{padding}  {_format_cell(columns[0].get(i))}   {_format_cell(columns[1].get(i))}  {told}".rstrip()
+        yield f"{pieces[i]}{padding}  {_render_cell(columns[0].get(i))}   {_render_cell(columns[1].get(i))}  {told}".rstrip()
 
 
-def _format_cell(candidate: Candidate | None) -> str:
+def _render_cell(candidate: Candidate | None) -> str:
     if candidate is None:
         return f"{'-':>9}{'-':>9}{'-':>9}"
     model, noise = _format_number(math.exp(candidate.logprob), ".6f"), _format_number(candidate.noise, ".4f")
@@ -90,14 +90,14 @@ def _format_number(number: float, form: str) -> str:
     return "-" if math.isnan(number) else format(number, form)
 
 
-def _find_share(candidate: Candidate) -> float:
-    """Its probability after the chain; the model's own where a server does not tell that."""
+def _likely_share(candidate: Candidate) -> float:
+    """Return a candidate's probability after the chain; the model's own where a server does not report that."""
     shares = (candidate.probability, math.exp(candidate.logprob))
     return next((share for share in shares if not math.isnan(share)), 0.0)
 
 
 def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
-    """By how much each token was ahead of the other."""
+    """Yield by how much each token was ahead of the other."""
     if left.token is None or right.token is None:
         return
     measure = "in logits" if is_greedy(left.token) else "in logit/temperature + noise"
@@ -122,7 +122,7 @@ def token_name(token: Token) -> str:
 
 
 def step_name(step: RecordedStep) -> str:
-    """Its token; of a reply that is over, that."""
+    """Name a step by its token, or by the end of the reply."""
     if step.id is None:
         return "the end"
     if step.said:
@@ -134,7 +134,7 @@ def step_name(step: RecordedStep) -> str:
 
 
 def why_dict(why: WhyDifferent, names: Names) -> dict[str, Any]:
-    """For `--json`: the step, each reply's token with its candidates, and the causes, the best evidence first."""
+    """Build the object for `--json`: the step, each reply's token with its candidates, and the causes."""
     sides = zip(names, (why.left, why.right), strict=True)
     return {
         "step": why.index,
@@ -156,4 +156,4 @@ def side_dict(step: RecordedStep) -> dict[str, Any] | None:
 
 def cause_dict(cause: Cause, names: Names) -> dict[str, Any]:
     found = {"kind": cause.kind, "name": cause.name, names[0]: cause.left, names[1]: cause.right}
-    return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _name_replies(cause.detail, names)}
+    return {**found, "evidence": cause.evidence, "since": cause.since, "detail": _insert_names(cause.detail, names)}

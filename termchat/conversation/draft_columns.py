@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from termchat.conversation.token_texts import from_words, pack_words
 from termchat.decoding.records import Draft, DraftToken
 
 _ARRAYS = ("begins", "told", "accepted", "us", "drafters", "ends", "ids")
@@ -23,7 +22,7 @@ class DraftColumns:
     drafted token; the drafter is `names[drafters[i]]`, its time `us[i]` microseconds. Its drafted tokens are `ids` from the
     end of the round before to `ends[i]`, with their `texts`.
 
-    What `append` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
+    What `append_draft` was given comes back as it was, whether or not it is what an engine would say; but an id has one text.
     """
 
     def __init__(self) -> None:
@@ -105,8 +104,8 @@ class DraftColumns:
         return self.ends[place - 1] if place else 0, self.ends[place]
 
     def packed(self) -> bytes:
-        """Return all columns, little endian."""
-        arrays = [pack_words(getattr(self, name)) for name in _ARRAYS]
+        """Return all columns."""
+        arrays = [getattr(self, name).tobytes() for name in _ARRAYS]
         return msgspec.msgpack.encode((arrays, self.names, self.texts))
 
     @classmethod
@@ -117,7 +116,7 @@ class DraftColumns:
             packed, type=tuple[list[bytes], list[str], dict[int, str]]
         )
         for name, content in zip(_ARRAYS, arrays, strict=True):
-            from_words(getattr(columns, name), content)
+            getattr(columns, name).frombytes(content)
         rounds = {len(getattr(columns, name)) for name in _ARRAYS if name != "ids"}
         ends, known = columns.ends, len(columns.names)
         if len(rounds) > 1 or (ends[-1] if ends else 0) != len(columns.ids) or list(ends) != sorted(ends):

@@ -23,7 +23,7 @@ MeasureName = Literal["probability", "after", "entropy", "rank", "time"]
 
 
 def probability_heat(probability: float, calm: int) -> int:
-    """1 is calm, 0 hot. The square root spreads the improbable ones out."""
+    """Map a probability to heat: 1 is calm, 0 hot. The square root spreads the improbable ones out."""
     return int(min(max(0.0, probability), 1.0) ** 0.5 * calm) if isfinite(probability) else calm
 
 
@@ -33,12 +33,12 @@ def logprob_heat(logprob: float, calm: int) -> int:
 
 
 def entropy_heat(bits: float, calm: int) -> int:
-    """0 bits are calm, 6 and more hot; linear between them."""
+    """Map an entropy to heat: 0 bits are calm, 6 and more hot; linear between them."""
     return calm - int(min(max(0.0, bits) / MOST_BITS, 1.0) * calm) if isfinite(bits) else calm
 
 
 def rank_heat(rank: int, calm: int) -> int:
-    """Rank 0 is calm, rank 1 a third of the way to hot, 256 and more are hot; logarithmic between them."""
+    """Map a rank to heat: 0 is calm, 1 a third of the way to hot, 256 and more are hot; logarithmic between them."""
     if rank <= 0:
         return calm
     return int(calm * 2 / 3 * (1 - min(log2(rank) / log2(MOST_RANK), 1.0)))
@@ -112,7 +112,7 @@ class Heats:
         self._read = bytearray()
 
     def compute_heats(self, tokens: TokenColumns) -> bytearray:
-        """Those of all tokens so far; always the same reply's."""
+        """Return the heat of all tokens so far; always of the same reply."""
         begin, end = len(self._read), len(tokens)
         if begin < end:
             self._read.extend(map(self._scale, self._measure.read(tokens, begin, end)))

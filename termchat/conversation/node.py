@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from termchat.conversation.draft_columns import DraftColumns
-from termchat.conversation.token_texts import Texts, from_words, pack_words
+from termchat.conversation.token_texts import Texts
 from termchat.conversation.unsent import Wish
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
@@ -131,18 +131,17 @@ class TokenColumns:
         return map(self.__getitem__, range(len(self)))
 
     def find_draft(self, index: int) -> Draft | None:
-        """Return the draft of a token, if any."""
+        """Return the draft of a token."""
         return None if self.drafts is None else self.drafts.find_draft(index)
 
     def read_unlisted(self, index: int) -> float:
-        """See `Token.unlisted`."""
+        """Return the `Token.unlisted` of a token."""
         return self.states.get(index, {}).get(TAIL, 0.0)
 
     def row_us(self, begin: int, end: int) -> Sequence[int]:
-        """Return how long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting
-        the time of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes:
-        use it to compare steps, and `spent_us` to add them up.
-        """
+        """Return the decode time of each token from `begin` to `end`: for one that came out of a round of drafting the time
+        of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes: use it to
+        compare steps, and `spent_us` to add them up."""
         plain = self.decode_us[begin:end]
         return plain if self.drafts is None else self.drafts.row_us(self.decode_us, begin, begin + len(plain))
 
@@ -152,10 +151,10 @@ class TokenColumns:
         return drafting + sum(self.decode_us[begin:end]) + sum(self.sample_us[begin:end])
 
     def packed(self) -> list[bytes]:
-        """Return all columns as bytes, little endian."""
-        arrays = (pack_words(getattr(self, name)) for name in _ARRAYS)
+        """Return all columns as bytes."""
+        arrays = (getattr(self, name).tobytes() for name in _ARRAYS)
         drafts = None if self.drafts is None else self.drafts.packed()
-        ties = (pack_words(getattr(self, name)) for name in _TIES)
+        ties = (getattr(self, name).tobytes() for name in _TIES)
         return [
             *self.texts.packed(),
             bytes(self.data),
@@ -165,19 +164,19 @@ class TokenColumns:
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes]) -> TokenColumns:
-        """Return the inverse of `packed`. Raises ValueError where the columns do not fit to each other."""
+        """Read the result of `packed`. Raises ValueError where the columns do not fit to each other."""
         columns = cls()
         texts, ends, data, *arrays, rare = packed
         columns.texts = Texts.unpacked(texts, ends)
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
-            from_words(getattr(columns, name), content)
+            getattr(columns, name).frombytes(content)
         found, count = msgspec.msgpack.decode(rare, type=_Rare), len(columns.texts)
         for name, none in _TIES.items():
             if (content := getattr(found, name)) is None:  # packed before margins were recorded
                 getattr(columns, name).extend([none] * count)
             else:
-                from_words(getattr(columns, name), content)
+                getattr(columns, name).frombytes(content)
         if {len(getattr(columns, name)) for name in (*_ARRAYS, *_TIES)} != {count}:
             raise ValueError("the columns have different lengths")
         columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought
@@ -232,7 +231,7 @@ class TokenColumns:
             self.drafts = self.drafts or DraftColumns()
             self.drafts.append_draft(len(self.ids), token.draft)
         self.ids.append(token.id)
-        self.texts.append_text(token.text)
+        self.texts.append(token.text)
         self.data += token.bytes
         self.ends.append(len(self.data))
         self.logits.append(token.logit)

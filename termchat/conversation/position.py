@@ -46,7 +46,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in reversed(spans) if span.node.start is not None)
     record = node.settings_before(index)
-    position = Position(ids, done, next(seeds, None), None, _find_state(spans, index))
+    position = Position(ids, done, next(seeds, None), None, _state_before(spans, index))
     if record is None:
         return position
     return position._replace(
@@ -54,8 +54,8 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     )
 
 
-def _find_state(spans: Sequence[Span], index: int) -> dict[str, float]:
-    """What a record holds of it, or what follows from the last token before."""
+def _state_before(spans: Sequence[Span], index: int) -> dict[str, float]:
+    """Return what a record holds of it, or what follows from the last token before."""
     node = spans[-1].node
     if index in node.tokens.states:
         return node.tokens.states[index]

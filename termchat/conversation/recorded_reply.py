@@ -59,7 +59,7 @@ class RecordedReply:
         return last.node.finished if last.length == len(last.node.ids) else None
 
     def iterate_settings(self) -> Iterator[SettingsRecord | None]:
-        """Those of each token, and of the one that would follow."""
+        """Yield the settings of each token, and of the one that would follow."""
         for piece in self._pieces:
             yield from (piece.node.settings_before(index) for index in range(piece.length))
         yield self._pieces[-1].node.settings_before(self._pieces[-1].length)

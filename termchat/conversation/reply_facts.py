@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from termchat.conversation.setting_changes import list_values
+from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import format_constraint
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import Setting
 
 _MODEL, _FILE = "model", "model file"
 _NO_FACTS = ("draft", "draft_max", "draft_always")
@@ -26,9 +26,8 @@ class DifferingFact(NamedTuple):
 
 
 def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
-    """Collect the settings of the reply that ends in a node, by name: model, system prompt, message, and each knob; all
-    values in turn of a knob turned during the reply. The seed is the drawn one.
-    """
+    """Return the facts of the reply that ends in a node, by name: model, system prompt, message, and each knob; of
+    one that was turned while the reply ran, all values. The seed is the one that was drawn with."""
     spans = conversation.find_reply(end.number)
     start = next((span.node.start for span in reversed(spans) if span.node.start is not None), None)
     facts: dict[str, str] = {}
@@ -36,17 +35,13 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
         facts = {_MODEL: f"{start.model.name} {start.model.quantization}".strip(), _FILE: start.model.sha256[:8]}
     message = conversation.nodes.get(spans[0].node.parent or 0)
     facts |= {"system prompt": conversation.system_of(end.number), "message": message.written if message else ""}
-    turned = [list_values(settings) for span in spans for settings in _list_settings(span)]
-    if start is not None and turned:  # a reply from elsewhere has no seed that is known
+    reached = [settings for span in spans for settings in _settings_reached(span)]
+    if start is not None and reached:  # a reply from elsewhere has no seed that is known
         facts["seed"] = str(start.seed)
-    constrained = [format_constraint(settings.constraint) for span in spans for settings in _list_settings(span)]
+    constrained = [format_constraint(settings.constraint) for settings in reached]
     if any(constrained):
         facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
-    for name in turned[0] if turned else ():
-        if name in _NO_FACTS:
-            continue
-        facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
-    return facts
+    return facts | {name: text for name, text in value_texts(reached, Setting.show).items() if name not in _NO_FACTS}
 
 
 def compare_facts(left: Mapping[str, str], right: Mapping[str, str]) -> list[DifferingFact]:
@@ -77,7 +72,7 @@ def is_same_model(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
     return left.get(_FILE) == right.get(_FILE)
 
 
-def _list_settings(span: Span) -> list[SettingsRecord]:
+def _settings_reached(span: Span) -> list[SettingsRecord]:
     """Return the settings with which tokens of a span were drawn, in order."""
     node = span.node
     begun = zip(node.settings_at, node.settings, strict=True)

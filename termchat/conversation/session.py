@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -45,7 +45,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 def known_as(sha256: str, name: str, engine: str) -> str:
-    """Return the identity of a model: the SHA-256 of its file, or its engine and its name there."""
+    """Return the key of a model: its file's SHA-256, or the name that an engine elsewhere has for it, and where."""
     return f"{sha256 or name}@{engine}" if engine else sha256
 
 
@@ -66,22 +66,23 @@ class View(msgspec.Struct, frozen=True):
     lesson: str = ""
 
 
+class SessionChanges(TypedDict, total=False):
+    """What the store changes of a chat; what is missing, or None, stays."""
+
+    leaf: int | None
+    tuning: Tuning
+    model: ModelRef
+    breakpoints: tuple[Breakpoint, ...]
+    view: View
+
+
 class SessionStore(Protocol):
     """What a session asks of the store that keeps it; see `store.Store`."""
 
     def begin(
         self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None
     ) -> str: ...
-    def update(
-        self,
-        session: str,
-        *,
-        leaf: int | None = None,
-        tuning: Tuning | None = None,
-        model: ModelRef | None = None,
-        breakpoints: tuple[Breakpoint, ...] | None = None,
-        view: View | None = None,
-    ) -> None: ...
+    def update(self, session: str, **changes: Unpack[SessionChanges]) -> None: ...
     def add_node(self, session: str, node: Node) -> None: ...
     def add_record(self, session: str, number: int, record: Record) -> None: ...
     def update_node(
@@ -146,19 +147,15 @@ class Session:
         return self.read_to is None
 
     @property
-    def growing(self) -> set[int]:
-        """Unfinished replies that may still grow: the newest one, and those of its group."""
-        nodes = self.conversation.nodes.values()
-        newest = max(nodes, key=lambda node: node.number, default=None)
-        return {node.number for node in nodes if newest is not None and not node.done and _are_together(node, newest)}
+    def unfinished(self) -> tuple[int, ...]:
+        """The replies without an end: one is being written here or elsewhere, or its process went away in the middle."""
+        return tuple(number for number, node in self.conversation.nodes.items() if not node.done)
 
     @property
-    def interrupted(self) -> tuple[int, ...]:
-        """The replies of a chat that was just read whose end was never written: their process went away in the middle."""
-        growing = set() if self.is_own else self.growing
-        return tuple(
-            number for number, node in self.conversation.nodes.items() if not node.done and number not in growing
-        )
+    def growing(self) -> set[int]:
+        """The unfinished replies that may still be written: the newest one, and those that are made together with it."""
+        nodes = self.conversation.nodes
+        return {number for number in self.unfinished if _are_together(nodes[number], nodes[max(nodes)])}
 
     def add(self, node: Node, record: Record) -> None:
         """Add the next record of a reply: to the tree, to the store, to the listeners."""
@@ -229,14 +226,8 @@ class Session:
             return
         was_own = self.is_own
         self.id, self.read_to = self.store.duplicate(self.id, self.conversation, self.read_to), None
-        self.store.update(
-            self.id,
-            model=self.model,
-            tuning=self.tuning,
-            breakpoints=self.breakpoints,
-            view=self.view,
-            leaf=self.conversation.leaf,
-        )
+        settings = {name: getattr(self, name) for name in ("model", "tuning", "breakpoints", "view")}
+        self.store.update(self.id, leaf=self.conversation.leaf, **settings)
         for node in self.conversation.nodes.values():
             if node.failed is LEFT and not was_own:  # else it is on record
                 self.store.add_record(self.id, node.number, LEFT)
@@ -264,10 +255,9 @@ class Session:
 
     def close_interrupted(self) -> None:
         """End the unfinished replies of a chat that was just read, in memory: of a process that went away, or that writes."""
-        interrupted = self.interrupted
-        for number, node in self.conversation.nodes.items():
-            if not node.done:
-                node.add(INTERRUPTED if number in interrupted else LEFT)
+        growing = set() if self.is_own else self.growing
+        for number in self.unfinished:
+            self.conversation.nodes[number].add(LEFT if number in growing else INTERRUPTED)
 
     def keep_draft(self, text: str) -> None:
         """Save what the composer has, if it is something else than before."""

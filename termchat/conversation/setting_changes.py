@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from termchat.conversation.token_marks import TokenMarks
@@ -33,8 +33,17 @@ def list_values(settings: SettingsRecord) -> dict[str, Value]:
     return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)} | drafts
 
 
+def value_texts(records: Sequence[SettingsRecord], show: Callable[[Setting, Value], str]) -> dict[str, str]:
+    """Show each knob by name; of one that was turned all values in turn, as "0.8 → 1.2"."""
+    turned = [list_values(record) for record in records]
+    return {
+        name: " → ".join(text for text, _ in groupby(show(KNOBS[name], each[name]) for each in turned))
+        for name in (turned[0] if turned else ())
+    }
+
+
 def in_force(settings: SettingsRecord) -> list[str]:
-    """Return every knob that does something, as "temperature 0.8", and the rules."""
+    """List every knob that does something, as "temperature 0.8", and the rules."""
     acting = {
         name for stage in chain_of(settings.samplers) if stage.is_active(settings.samplers) for name in stage.knobs
     }
@@ -54,7 +63,7 @@ def in_force(settings: SettingsRecord) -> list[str]:
 
 
 def describe_changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
-    """Describe the changes in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it comes before the first.
+    """List the changes in `after`, as "temperature 0.8 → 1.2"; a preset that set all of it is named before the first.
 
     The threads are left out: the engine changes them by itself on a busy machine, which is for the status line and for
     the records, and would only cut sentences apart.
@@ -133,8 +142,7 @@ def model_change(node: Node) -> str | None:
 
 
 def list_stamps(node: Node, before_it: int = 0) -> Iterator[tuple[int, str]]:
-    """Yield the changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token
-    143".
+    """Yield the changes while a reply ran: how many of the node's tokens came before, and "temperature 0.8 → 1.2 at token 143".
 
     `before_it` are the tokens of the same reply in the nodes before this one; the number in the text counts them too.
     """
@@ -154,9 +162,8 @@ class Piece(NamedTuple):
 
 
 def mark_pieces(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
-    """Yield the pieces of one reply with all that is worth a mark: another model, turned knobs, loops, ignored end tokens,
-    other branches (see `label_forks`).
-    """
+    """Yield the pieces of one reply with their marks: another model, turned knobs, loops, ignored end tokens, other branches
+    (see `label_forks`)."""
     drawn, told = 0, list(pieces)
     before: SettingsRecord | None = None
     reader = TokenMarks()

@@ -44,8 +44,7 @@ def standing_reply(conversation: Conversation, node: Node, index: int) -> Standi
             told = told and (columns.allowed[at] > 0 or columns.forced[at] > 0)
             cost += columns.bent[at]
             if columns.bent[at] > _BENT:
-                start = columns.ends[at - 1] if at else 0
-                piece = bytes(columns.data[start : columns.ends[at]]).decode("utf-8", "replace")
+                piece = columns[at].bytes.decode("utf-8", "replace")
                 bent.append((-columns.bent[at], show_piece(piece).strip() or "␣"))
     pieces = tuple(piece for _, piece in sorted(bent))
     return StandingReply(record.constraint, bytes(data), cost if told else None, pieces, record.constraint_dropped)

@@ -35,7 +35,7 @@ def is_thinking(node: Node) -> bool:
 
 
 def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
-    """Those of a reply, given as its pieces; None if it has none."""
+    """Return the thoughts of a reply, given as its pieces."""
     counts = [count_thought(span.node, span.count) for span in spans]
     if not any(counts):
         return None

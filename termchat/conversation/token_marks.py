@@ -46,39 +46,39 @@ class TokenMarks:
             yield from self._ends
             self._ends = []
         finder.extend_ids(tokens.list_signs(begin, end))
-        marks = [self._of_loop(loop) for loop in finder.ended[self._told :]]
+        marks = [self._mark_loop(loop) for loop in finder.ended[self._told :]]
         self._told = len(finder.ended)
         passed = tokens.end_tokens
         for index in passed[bisect_left(passed, begin) : bisect_left(passed, end)]:
             number = first + index + 1
-            mark = TokenMark(number, self._find_offset(number), f"end token ignored at token {number - 1}")
+            mark = TokenMark(number, self._offset_of(number), f"end token ignored at token {number - 1}")
             (marks if index + 1 < end else self._ends).append(mark)
         yield from sorted(marks)
 
     def finish_marks(self) -> Iterator[TokenMark]:
-        """No more tokens come."""
+        """Yield the mark of a loop in which the reply ends."""
         if self._finder.current is not None and not self._finished:
             self._finished = True
-            yield self._of_loop(self._finder.current)
+            yield self._mark_loop(self._finder.current)
 
     def list_loops(self) -> list[tuple[int, int]]:
         """Return the first character of each loop, and the one behind it."""
         current = self._finder.current
         loops = [*self._finder.ended, *([current] if current is not None else ())]
-        return [(self._find_offset(loop.begin), self._find_offset(loop.end)) for loop in loops]
+        return [(self._offset_of(loop.begin), self._offset_of(loop.end)) for loop in loops]
 
-    def _of_loop(self, loop: Repetition) -> TokenMark:
-        text = self._cut_text(loop.begin, loop.begin + loop.period)
+    def _mark_loop(self, loop: Repetition) -> TokenMark:
+        text = self._text_between(loop.begin, loop.begin + loop.period)
         return TokenMark(
-            loop.end, self._find_offset(loop.end), f"loop: {loop.describe_loop(text)} from token {loop.begin}"
+            loop.end, self._offset_of(loop.end), f"loop: {loop.describe_loop(text)} from token {loop.begin}"
         )
 
-    def _find_offset(self, number: int) -> int:
+    def _offset_of(self, number: int) -> int:
         """Return how many characters come before a token of the reply."""
         piece = self._pieces[bisect_right(self._pieces, number, key=lambda piece: piece.first) - 1]
         return piece.offset + piece.tokens.texts.start(number - piece.first)
 
-    def _cut_text(self, begin: int, end: int) -> str:
+    def _text_between(self, begin: int, end: int) -> str:
         behind = [*(piece.first for piece in self._pieces[1:]), end]
         return "".join(
             piece.tokens.texts.join_texts(min(end, last) - piece.first, max(begin - piece.first, 0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -67,10 +67,8 @@ class Conversation:
         """Return the system prompt of the path to a node; None is the one of a chat that has no turn yet."""
         if self.raw:
             return ""
-        node = self.nodes[number] if number is not None else None
-        while node is not None and node.parent is not None:
-            node = self.nodes[node.parent]
-        return self.first_system if node is None or node.system is None else node.system
+        *_, first = (None, *self._upwards(number))
+        return self.first_system if first is None or first.system is None else first.system
 
     @property
     def head(self) -> Node:
@@ -81,7 +79,7 @@ class Conversation:
         return self._head
 
     def grow_node(self, role: Role, *, parent: int | None, at: int, text: str = "") -> Node:
-        """Return a new node, and the leaf from now on."""
+        """Add a new node, the leaf from now on."""
         return self.attach_node(Node(max(self.nodes, default=0) + 1, parent, at, role, text=text))
 
     def attach_node(self, node: Node) -> Node:
@@ -133,11 +131,10 @@ class Conversation:
         as its child says.
         """
         spans: list[Span] = []
-        number, count = (self.leaf if leaf is None else leaf), None
-        while number is not None and number != since:
-            node = self.nodes[number]
+        count: int | None = None
+        for node in takewhile(lambda node: node.number != since, self._upwards(self.leaf if leaf is None else leaf)):
             spans.append(Span(node, len(node.ids) if count is None else count))
-            number, count = node.parent, node.at
+            count = node.at
         spans.reverse()
         return spans
 
@@ -161,7 +158,7 @@ class Conversation:
             return False
 
     def add(self, node: Node, record: Record) -> None:
-        """Take the next record of a reply. A Start keeps no prompt that the path has, too: `prompt` gives it.
+        """Take the next record of a reply. A Start keeps no prompt that the path has, too: `list_prompt` gives it.
 
         Kept for every turn, the prompts would grow with the square of the chat.
         """
@@ -175,97 +172,87 @@ class Conversation:
         return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
     def list_cells(self, number: int) -> array[int]:
-        """Return the same, and the tokens that it drew."""
+        """Return the prompt of a reply's node, and the tokens that it drew."""
         start, tokens = self.nodes[number].start, self.nodes[number].tokens
         own = start is not None and start.prompt_ids
         return (array("i", own) if own else _join_ids(self.find_path(number)[:-1])) + tokens.ids
 
     def find_reply(self, leaf: int | None = None) -> list[Span]:
         """Return the spans of the reply that the path ends in: one, or several when it was stopped and continued."""
-        spans: list[Span] = []
-        for span in reversed(self.find_path(leaf)):
-            if span.node.role != "assistant":
-                break
-            spans.insert(0, span)
-        return spans
+        spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.find_path(leaf)))
+        return [*spans][::-1]
 
-    def list_pieces(self, leaf: int | None = None) -> Iterator[tuple[Span, str]]:
-        """Yield the spans of the path and the text that each adds to the chat."""
-        return ((span, span.node.text(span.count)) for span in self.find_path(leaf))
+    def list_pieces(self) -> Iterator[tuple[Span, str]]:
+        """Yield the spans of the path, and the text that each adds to the chat."""
+        return ((span, span.node.text(span.count)) for span in self.find_path())
 
-    def list_turns(self, leaf: int | None = None) -> Iterator[tuple[Role, str]]:
-        """Roles and shown texts of the path; a reply in several pieces is one turn, every message its own."""
-        for user, pieces in groupby(self.list_pieces(leaf), key=lambda piece: piece[0].node.role == "user"):
-            texts = [text for _, text in pieces]
-            if user:
-                yield from (("user", text) for text in texts)
-            else:
-                yield "assistant", "".join(texts)
+    def turn_spans(self) -> Iterator[list[Span]]:
+        """Yield the turns of the path: a message each, or all pieces of a reply."""
+        for role, group in groupby(self.find_path(), key=lambda span: span.node.role):
+            spans = list(group)
+            yield from [spans] if role == "assistant" else ([span] for span in spans)
+
+    def list_turns(self) -> Iterator[tuple[Role, str]]:
+        """Yield the roles and shown texts of the turns of the path."""
+        for spans in self.turn_spans():
+            yield spans[0].node.role, "".join(span.node.text(span.count) for span in spans)
 
     # --- branches ----------------------------------------------------------------------------------------------------
 
     def is_hidden(self, number: int) -> bool:
         """Return whether the node, or one that it grew from, was deleted."""
-        at: int | None = number
-        while at is not None:
-            if self.nodes[at].deleted:
-                return True
-            at = self.nodes[at].parent
-        return False
+        return any(node.deleted for node in self._upwards(number))
 
     def list_children(self, number: int | None) -> list[Node]:
         """List the living nodes that grow from a node, oldest first; of None, the first turns."""
         return [node for node in self._below[number] if not node.deleted]
 
-    def list_continuations(self, number: int | None, at: int) -> list[Node]:
-        """List the nodes after a node's first `at` ids: the node itself if it continues, then its branches there.
-
-        More than one is a fork. `newest_leaf(node, after=at)` is where the first way leads, `newest_leaf(node)` another.
-        """
-        grown = [node for node in self.list_children(number) if node.at == at]
-        goes_on = number is not None and at < self.nodes[number].count_kept()
-        return [self.nodes[number], *grown] if number is not None and goes_on else grown
-
     def list_leaves(self) -> list[Node]:
-        """Return where the living branches end, the oldest first; a reply from whose middle others grew still ends one
-        itself.
-        """
-        found: list[Node] = []
-        waiting = self.list_children(None)
+        """List the ends of living branches, the oldest first; a reply from whose middle others grew still ends one itself."""
+        ends = (node for node in self.descendants(self.list_children(None)) if self.is_end(node))
+        return sorted(ends, key=lambda node: node.number)
+
+    def is_end(self, node: Node) -> bool:
+        """Return whether a living branch ends in a node."""
+        return all(child.at < node.count_kept() for child in self.list_children(node.number))
+
+    def descendants(self, nodes: list[Node]) -> Iterator[Node]:
+        """Yield living nodes and all living nodes that grew from them."""
+        waiting = [*nodes]
         while waiting:
-            node = waiting.pop()
-            children = self.list_children(node.number)
-            waiting += children
-            if not children or all(child.at < node.count_kept() for child in children):
-                found.append(node)
-        return sorted(found, key=lambda node: node.number)
+            yield (node := waiting.pop())
+            waiting += self.list_children(node.number)
 
     def newest_leaf(self, number: int, after: int = -1) -> int:
         """Return the newest end among the branches that pass through more than `after` of a node's ids."""
-        newest = number
-        waiting = [child for child in self.list_children(number) if child.at > after]
-        while waiting:
-            node = waiting.pop()
-            newest = max(newest, node.number)
-            waiting += self.list_children(node.number)
-        return newest
+        grown = [child for child in self.list_children(number) if child.at > after]
+        return max((node.number for node in self.descendants(grown)), default=number)
 
-    def find_forks(self, leaf: int | None = None) -> dict[Place, list[Node]]:
+    def find_forks(self) -> dict[Place, list[Node]]:
         """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
         forks: dict[Place, list[Node]] = {}
-        before: int | None = None
+        before: Node | None = None
         others: list[Node] = []
-        for node, count in ((span.node, span.count) for span in self.find_path(leaf)):
+        for node, count in ((span.node, span.count) for span in self.find_path()):
             children = sorted(self.list_children(node.number), key=lambda child: child.at)
-            others += (other for other in self.list_continuations(before, node.at) if other is not node)
+            if before is not None and node.at < before.count_kept():
+                others.append(before)
+            beside = self.list_children(before.number if before is not None else None)
+            others += (other for other in beside if other.at == node.at and other is not node)
             others += (child for child in children if child.at == 0 < count)
             if others and (count or node.text()):
                 forks[Place(node.number, 0)], others = others, []
             for child in children:
                 if 0 < child.at < count:
                     forks.setdefault(Place(node.number, child.at), []).append(child)
-            before = node.number
+            before = node
         return forks
+
+    def _upwards(self, number: int | None) -> Iterator[Node]:
+        """Yield a node and those that it grew from, up to the root."""
+        while number is not None:
+            yield (node := self.nodes[number])
+            number = node.parent
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":

@@ -24,32 +24,32 @@ class Versions:
         self._chat = conversation
 
     def find_versions(self, first: Node, last: Node) -> tuple[int, list[int]]:
-        """Which of its versions the turn between these nodes is, from 0, and the number of the node that each of them ends in:
-        of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
+        """Return which of its versions the turn between these nodes is, from 0, and the number of the node that each of them
+        ends in: of a message its own. They are in the order in which they were begun. A deleted turn is alone."""
         this = last if first.role == "assistant" else first
-        ends = self._list_replies(first, last) if first.role == "assistant" else self._list_messages(first)
+        ends = self._reply_versions(first, last) if first.role == "assistant" else self._message_versions(first)
         return (ends.index(this.number), ends) if this.number in ends else (0, [this.number])
 
     def of_prompt(self) -> tuple[int, list[list[int]]]:
-        """Which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first turns
-        that have it."""
+        """Return which of the chat's system prompts that of the shown path is, from 0, and for each the numbers of the first
+        turns that have it."""
         firsts = defaultdict[str, list[int]](list)
         for node in self._chat.list_children(None):
             firsts[self._chat.system_of(node.number)].append(node.number)
         shown = self._chat.system
         return (list(firsts).index(shown), list(firsts.values())) if shown in firsts else (0, [[]])
 
-    def _list_messages(self, message: Node) -> list[int]:
+    def _message_versions(self, message: Node) -> list[int]:
         system = self._chat.system_of(message.number)
-        siblings = self._chat.list_children(message.parent)
-        beside = [node for node in siblings if node.role == "user" and node.at == message.at]
-        if message.parent is None:
-            beside = [node for node in beside if self._chat.system_of(node.number) == system]
-        if len(beside) > 1:
-            beside = [node for node in beside if node is message or node.number not in self._requests]
-        return [node.number for node in beside]
+        return [
+            node.number
+            for node in self._chat.list_children(message.parent)
+            if (node.role, node.at) == ("user", message.at)
+            and (message.parent is not None or self._chat.system_of(node.number) == system)
+            and (node is message or node.number not in self._requests)
+        ]
 
-    def _list_replies(self, first: Node, last: Node) -> list[int]:
+    def _reply_versions(self, first: Node, last: Node) -> list[int]:
         ends: list[tuple[int, int]] = []
         """The number of the node that begins to differ, and of the one that a version ends in."""
         waiting = [(node.number, node) for node in self._chat.list_children(first.parent) if node.role == "assistant"]
@@ -73,18 +73,11 @@ class Versions:
 
 
 def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> int:
-    """Return the leaf to show with the version that ends in a node: of those behind it the one that was used last, else the
-    newest.
+    """Choose the leaf to show with the version that ends in a node: the one behind it that was used last, else the newest.
 
     `used` says when a leaf was shown, the higher the later; what it does not know never was.
     """
     node = conversation.nodes[end]
-    waiting = [child for child in conversation.list_children(end) if node.role == "user" or child.role == "user"]
-    leaves: list[int] = [] if waiting else [end]
-    while waiting:
-        node = waiting.pop()
-        grown = conversation.list_children(node.number)
-        waiting += grown
-        if not grown or all(child.at < node.count_kept() for child in grown):
-            leaves.append(node.number)
+    onward = [child for child in conversation.list_children(end) if node.role == "user" or child.role == "user"]
+    leaves = [node.number for node in conversation.descendants(onward) if conversation.is_end(node)] or [end]
     return max(leaves, key=lambda number: (used.get(number, -1), number))

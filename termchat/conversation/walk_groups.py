@@ -51,7 +51,7 @@ def ranking_of(
         return rank_votes(walked, group.answer, refused)
     if group.beams is not None:  # the engine numbers what it found from the best on
         steps = walks[0][-1].node.beams if walks.get(0) else []
-        return Ranking([_make_ranked(one, walks[one.walk], steps) for one in sorted(walked)])
+        return Ranking([_rank_beam(one, walks[one.walk], steps) for one in sorted(walked)])
     return rank_best(walked, group.length_penalty)
 
 
@@ -76,7 +76,7 @@ def ids_of_beam(steps: Sequence[Beams], beam: Beam, at: int) -> list[int]:
     return ids[::-1]
 
 
-def _make_ranked(walked: Walked, spans: Sequence[Span], steps: Sequence[Beams]) -> Ranked:
+def _rank_beam(walked: Walked, spans: Sequence[Span], steps: Sequence[Beams]) -> Ranked:
     """Return a beam with the score that it had in the search."""
     ids = [i for span in spans for i in span.node.ids[: span.count]]
     last = steps[len(ids) - 1].beams if 0 < len(ids) <= len(steps) else []

@@ -15,7 +15,7 @@ from termchat.decoding.deadline import MATCHING, interrupt_after
 Path = tuple[str | int, ...]
 
 _PATH_BEGINS = ("$.", "$[")
-_STEP = re.compile(r'\.(?P<name>[^.\[\]"]+)|\[(?P<index>-?\d{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
+_STEP = re.compile(r'\.([^.\[\]"]+)|\[(-?\d{1,9})\]|\[("(?:[^"\\]|\\.)*")\]')
 _EXAMPLES = "for example: answer: (\\d+) or $.answer"
 _DOCUMENT = re.compile(r"[\[{]")
 _DEEP = 100
@@ -32,7 +32,7 @@ class AnswerError(ValueError):
 
 
 def answer_reader(answer: str) -> Callable[[str], str | None]:
-    """What takes the answer out of a text; None where the text has none.
+    """Make a function that reads the answer out of a text; it returns None where the text has none.
 
     A JSON path (`$.a.b[0]`, `$["a b"]`) reads the last document of the text that has it: a string as it is, anything else
     as JSON. Everything else is a regular expression, with `^` and `$` at every line: the answer is its last match that is not
@@ -44,13 +44,13 @@ def answer_reader(answer: str) -> Callable[[str], str | None]:
     """
     if is_path(answer):
         path = _parse_path(answer)
-        return lambda text: _at_path(text, path)
+        return lambda text: _read_path(text, path)
     pattern = _compile_pattern(answer)
-    return lambda text: _last_match(text, pattern)
+    return lambda text: _find_last(text, pattern)
 
 
 def is_path(answer: str) -> bool:
-    """Return whether it is a JSON path, not a regular expression."""
+    """Tell whether it is a JSON path, not a regular expression."""
     return answer.startswith(_PATH_BEGINS)
 
 
@@ -66,47 +66,42 @@ def _compile_pattern(answer: str) -> re.Pattern[str]:
     return pattern
 
 
-def _last_match(text: str, pattern: re.Pattern[str]) -> str | None:
+def _find_last(text: str, pattern: re.Pattern[str]) -> str | None:
     stoppable = threading.current_thread() is threading.main_thread()
-    found = None
+    last = None
     try:
         with interrupt_after(MATCHING) if stoppable else nullcontext():
             for match in pattern.finditer(text):
-                found = (match[1 if pattern.groups else 0] or "").strip() or found
+                last = (match[1 if pattern.groups else 0] or "").strip() or last
     except TimeoutError:
         raise AnswerError(
             f"{pattern.pattern!r} takes too long to match", "avoid nested repeats such as (a+)+"
         ) from None
-    return found
+    return last
 
 
 def _parse_path(answer: str) -> Path:
     steps: list[str | int] = []
     at = 1
-    while at < len(answer):
-        step = _STEP.match(answer, at)
-        if step is None:
-            raise AnswerError(
-                f"{answer!r} is not a JSON path (at character {at + 1})",
-                'for example: $.answer, $.steps[0] or $["a b"]',
-            )
-        if step["name"] is not None:
-            steps.append(step["name"])
-        elif step["index"] is not None:
-            steps.append(int(step["index"]))
-        else:
-            steps.append(json.loads(step["quoted"], strict=False))
+    for step in _STEP.finditer(answer, at):
+        if step.start() != at:
+            break
+        name, index, quoted = step.groups()
+        steps.append(name or (int(index) if index else json.loads(quoted, strict=False)))
         at = step.end()
+    if at < len(answer):
+        place = f"at character {at + 1}"
+        raise AnswerError(f"{answer!r} is not a JSON path ({place})", 'for example: $.answer, $.steps[0] or $["a b"]')
     return tuple(steps)
 
 
-def _at_path(text: str, path: Path) -> str | None:
-    found = None
+def _read_path(text: str, path: Path) -> str | None:
+    last = None
     for document in _find_documents(text):
         value = _follow_path(document, path)
         if value is not _MISSING:
-            found = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return found or None
+            last = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return last or None
 
 
 def _find_documents(text: str) -> Iterator[Any]:

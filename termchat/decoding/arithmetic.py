@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -73,11 +74,6 @@ def count_window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int
 # --- llama.cpp's stages ----------------------------------------------------------------------------------------------
 
 
-def _logit_bias(row: Surviving, _: SamplerSettings, at: Situation) -> Surviving:
-    """Add the biases; a banned token is masked."""
-    return _add(row, {token: np.float32(bias) for token, bias in at.bias.items()})
-
-
 def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
     """Divide a seen token's logit by the repeat penalty, or multiply a negative one; then subtract the others."""
     counts = Counter(count_window(at.past, settings))
@@ -94,17 +90,14 @@ def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surv
     return Surviving(row.ids, logits)
 
 
-def _dry(row: Surviving, _: SamplerSettings, at: Situation) -> Surviving:
-    return _add(row, {token: -np.float32(penalty) for token, penalty in at.dry.items()})
-
-
-def _add(row: Surviving, amounts: Mapping[int, np.float32]) -> Surviving:
+def _add(row: Surviving, amounts: Mapping[int, float], sign: int) -> Surviving:
+    """Add amounts to the logits of tokens, or subtract them; a banned token is masked."""
     places = row.find_places(amounts)
     if not places:
         return row
     logits = row.logits.copy()
     for token, place in places.items():
-        logits[place] += amounts[token]
+        logits[place] += np.float32(sign * amounts[token])
     return Surviving(row.ids, logits)
 
 
@@ -148,31 +141,27 @@ _HEAPED = 128
 """Up to so many tokens llama.cpp sorts by a heap."""
 
 
+class _Entry(float):
+    """A logit and its place in the row; comparisons leave the place out."""
+
+    __slots__ = ("place",)
+    place: int
+
+
+def _make_entry(value: float, place: int) -> _Entry:
+    entry = _Entry(value)
+    entry.place = place
+    return entry
+
+
 def _partial_sort(values: list[float], count: int) -> list[int]:
-    """Return the places of the `count` highest values, highest first."""
-    heap = list(range(count))
-
-    def sift(hole: int, size: int, place: int) -> None:
-        """Put a place into a heap that has the lowest value on top and a hole: down to a leaf, then up again."""
-        top = hole
-        while 2 * hole + 1 < size:
-            child = 2 * hole + 2
-            if child == size or values[heap[child]] > values[heap[child - 1]]:
-                child -= 1
-            heap[hole], hole = heap[child], child
-        while hole > top and values[heap[(hole - 1) // 2]] > values[place]:
-            heap[hole], hole = heap[(hole - 1) // 2], (hole - 1) // 2
-        heap[hole] = place
-
-    for parent in reversed(range(count // 2)):
-        sift(parent, count, heap[parent])
+    """Return the places of the `count` highest values, highest first. `heapq` moves entries as libstdc++ does."""
+    heap = [_make_entry(values[place], place) for place in range(count)]
+    heapify(heap)
     for place in range(count, len(values)):
-        if values[place] > values[heap[0]]:
-            sift(0, count, place)
-    for last in reversed(range(1, count)):
-        place, heap[last] = heap[last], heap[0]
-        sift(0, last, place)
-    return heap
+        if values[place] > heap[0]:
+            heapreplace(heap, _make_entry(values[place], place))
+    return [heappop(heap).place for _ in range(count)][::-1]
 
 
 def _typical_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
@@ -345,9 +334,9 @@ def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
 
 
 APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] = {
-    "logit_bias": _logit_bias,
+    "logit_bias": lambda row, _, at: _add(row, at.bias, 1),
     "penalties": _penalties,
-    "dry": _dry,
+    "dry": lambda row, _, at: _add(row, at.dry, -1),
     "top_n_sigma": _top_n_sigma,
     "top_k": _top_k,
     "typical_p": _typical_p,

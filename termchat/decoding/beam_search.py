@@ -42,7 +42,7 @@ def penalty_problem(penalty: float) -> str:
 
 
 def score_beam(total: float, tokens: int, length_penalty: float) -> float:
-    """What a beam of so many tokens, at least one, is ranked by; `total` is the sum of their logprobs."""
+    """Return the score of a beam of so many tokens, at least one; `total` is the sum of their logprobs."""
     return total / math.pow(tokens, length_penalty)
 
 
@@ -64,9 +64,8 @@ class BeamStep(NamedTuple):
 
 
 def count_needed(width: int, ends: int) -> int:
-    """Return how many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: twice the width to
-    show, and a width of them that continue.
-    """
+    """Return how many of the best tokens of each beam a step needs, where `ends` tokens finish a beam: it shows twice the
+    width, and as many as the width have to run on."""
     return width + max(width, ends)
 
 
@@ -76,7 +75,7 @@ def choose_step(
     width: int,
     finishes: Callable[[Continuation], bool],
 ) -> BeamStep:
-    """Return the step from running beams with these `totals`, given the best tokens of each.
+    """Make the step from running beams with these `totals`, given the best tokens of each.
 
     `finishes` is asked about the continuations from the best one on, until `width` are found that go on. Of equal ones the
     one whose parent comes first is better, then the one with the lower id. What is impossible (-inf) is left out.
@@ -123,14 +122,12 @@ class Search(Generic[_Beam]):
         return score_beam(total, tokens, self._settings.length_penalty)
 
     def finish_beam(self, beam: _Beam, total: float, tokens: int) -> _Beam | None:
-        """Return a beam ended; return the one that is no longer among the best. Of equal ones the first that ended is
-        better.
-        """
+        """Add a beam that ended; return the one that is no longer among the best. Of equal ones the first to end is better."""
         self._finished = _rank_found([*self._finished, Found(self.score_beam(total, tokens), beam)])
         return self._finished.pop().beam if len(self._finished) > self._settings.width else None
 
     def is_over(self, best_total: float | None, tokens: int) -> bool:
-        """Return whether to end, when the best running beam has this `total` and so many tokens; None: no beam is running.
+        """Tell whether to end, when the best running beam has this total and so many tokens; None: no beam is running.
 
         With `early_stopping` as soon as `width` beams are finished; else when the best running one, as it is, does not beat the
         worst of these. It could still beat it later, where the penalty favours length: as in transformers that is not waited

@@ -285,6 +285,13 @@ def format_condition(condition: Condition) -> str:
     return action + (f"/{condition.pattern}/" if condition.regex else f'text "{escape(condition.pattern)}"')
 
 
+def is_of_text(condition: Condition) -> bool:
+    """Tell whether a condition can be evaluated where only the text is known, and a reply can end, but not wait."""
+    return isinstance(condition, Stop | Length) or (
+        isinstance(condition, After | Text | Loop) and condition.action == "stop"
+    )
+
+
 def _format_number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
@@ -322,14 +329,10 @@ class TextGate:
     def __init__(self, stops: Iterable[str] = ()) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops: tuple[str, ...] = tuple(stops)
-        self._held = ""
+        self.held = ""
+        """The text withheld at this moment; half characters are not part of it until `finish_reply`."""
         self._shown = ""
         self.stopped_by: str | None = None
-
-    @property
-    def held(self) -> str:
-        """The text withheld at this moment; half characters are not part of it until `finish`."""
-        return self._held
 
     def set_stops(self, stops: Iterable[str]) -> None:
         """Change the stop sequences from the next token on; it releases the text that none of them withholds any more."""
@@ -337,18 +340,37 @@ class TextGate:
 
     def push_bytes(self, data: bytes) -> str:
         """Add the bytes of a token; return the text to show, "" while it is withheld and after a stop."""
-        return self._gate_text(self._decoder.decode(data))
+        text = self._decoder.decode(data)
+        if self.stopped_by is not None:
+            self.held += text
+            return ""
+        if not self._stops and not self.held:
+            return text
+        text = self.held + text
+        before = len(self._shown)
+        whole = self._shown + text
+        first = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
+        if first is not None:
+            cut = max(first[0] - before, 0)
+            self.stopped_by, self.held = first[2], text[cut:]
+            return text[:cut]
+        tail = self._open_tail(whole)
+        if tail <= len(text):
+            self._shown = ""
+        keep = len(text) - min(tail, len(text))
+        self.held = text[keep:]
+        return text[:keep]
 
     def release_text(self) -> str:
         """Return the withheld text when no further token comes for now; half a character waits for its other half."""
         if self.stopped_by is not None:
             return ""
-        shown, self._held = self._held, ""
-        return shown
+        released, self.held = self.held, ""
+        return released
 
     def finish_reply(self) -> None:
         """End the reply: half a character becomes U+FFFD, in `held` with the rest of the withheld text."""
-        self._held += self._decoder.decode(b"", final=True)
+        self.held += self._decoder.decode(b"", final=True)
 
     def resume(self, data: bytes) -> None:
         """Take the bytes of a continued reply, all of them shown already.
@@ -357,27 +379,6 @@ class TextGate:
         """
         text = self._decoder.decode(data)
         self._shown = text[len(text) - self._open_tail(text) :]
-
-    def _gate_text(self, text: str) -> str:
-        if self.stopped_by is not None:
-            self._held += text
-            return ""
-        if not self._stops and not self._held:
-            return text
-        text = self._held + text
-        before = len(self._shown)
-        whole = self._shown + text
-        first = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
-        if first is not None:
-            cut = max(first[0] - before, 0)
-            self.stopped_by, self._held = first[2], text[cut:]
-            return text[:cut]
-        tail = self._open_tail(whole)
-        if tail <= len(text):
-            self._shown = ""
-        keep = len(text) - min(tail, len(text))
-        self._held = text[keep:]
-        return text[:keep]
 
     def _open_tail(self, text: str) -> int:
         """Return the length of the longest end of `text` with which a stop sequence could begin."""

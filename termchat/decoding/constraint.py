@@ -39,11 +39,9 @@ class Constraint(msgspec.Struct, frozen=True):
 
 def format_constraint(constraint: Constraint | None) -> str:
     """Format a constraint on one line, as "regex [0-9]+" or "json_schema person.json"; "" without one."""
-    return (
-        ""
-        if constraint is None
-        else f"{constraint.kind} {constraint.name or one_line(constraint.text, _LONGEST_SHOWN)}"
-    )
+    if constraint is None:
+        return ""
+    return f"{constraint.kind} {constraint.name or one_line(constraint.text, _LONGEST_SHOWN)}"
 
 
 def grammar(text: str, name: str = "") -> Constraint:
@@ -52,5 +50,19 @@ def grammar(text: str, name: str = "") -> Constraint:
 
 
 def make_choice(texts: Sequence[str]) -> Constraint:
-    """Make a constraint to one of these texts."""
+    """Make the constraint of a reply that is one of these texts."""
     return Constraint("choice", json.dumps(list(texts), ensure_ascii=False))
+
+
+class TextError(ValueError):
+    """A fault in a text that a person wrote. `line` and `column` count from 1 and are 0 where the place is unknown."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"line {line}, column {column}: {message}" if line else message)
+        self.message, self.line, self.column = message, line, column
+
+    @classmethod
+    def at(cls, text: str, offset: int, message: str) -> TextError:
+        """Make the error of a fault at a character of `text`, counted from 0."""
+        before = text[:offset]
+        return cls(message, before.count("\n") + 1, offset - before.rfind("\n"))

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from termchat.decoding.constraint import LONGEST, Constraint, Kind
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError
 from termchat.decoding.gbnf import to_lark
 from termchat.decoding.partial_json import resolve_pointer
-from termchat.decoding.text_error import TextError
 
 MOST_RULES = 1_000
 """Rules of a grammar, three parentheses counting as one."""
@@ -48,6 +48,11 @@ _REMARKS = {"title", "description", "examples", "default", "$comment", "readOnly
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _CONSTANTS = ("const", "enum")
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
+_WORDS = (
+    re.compile(r"""["']([^"']+)["']"""), re.compile(r"(?:type|format): (\S+)$"),
+    re.compile(r"\b[a-z]+[A-Z]\w+\b"), re.compile(r"\b[a-z][a-zA-Z]+\b"),
+)  # fmt: skip
+"""Words of a refusal that may stand in the schema, the surest first."""
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _PLAIN = {
     "oneOf constraints are not supported. Enable 'coerce_one_of' option to approximate oneOf with anyOf": (
@@ -164,7 +169,7 @@ def _parse_whole(digits: str) -> int | Exact:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
         TextError: it is not JSON, or nested too deeply.
@@ -192,7 +197,7 @@ def _not_json(text: str, name: str) -> NoReturn:
 def _check_schema(text: str, grammar: str) -> None:
     schema = parse_json(text)
     if _depth_of_references(schema) > DEEPEST_REFERENCES:
-        raise TextError(f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", *_place_of(text, ["$ref"]))
+        raise _make_fault(text, f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", "$ref")
     _drafts_of(schema, text)
     message = _find_refusal(grammar)
     if message is None:
@@ -200,16 +205,15 @@ def _check_schema(text: str, grammar: str) -> None:
         return
     if message.startswith("regex parse error"):
         pattern, column, wrong = _parse_caret(message)
-        shown = f"{wrong} (character {column} of the pattern)"
-        raise TextError(shown, *_place_of(text, [], value=pattern))
-    said, words = _PLAIN.get(message, message), _list_words(message)
+        raise _make_fault(text, f"{wrong} (character {column} of the pattern)", pattern)
+    fault, words = _PLAIN.get(message, message), [word for pattern in _WORDS for word in pattern.findall(message)]
     if keys := re.fullmatch(r"Unimplemented keys: \[(.*)\]", message):
-        said = f"not supported: {keys[1].replace(chr(34), '')}"
+        fault = f"not supported: {keys[1].replace(chr(34), '')}"
     elif "does not contain a multiple of" in message:
-        said, words = "multipleOf: no multiple lies between the bounds", ["multipleOf"]
+        fault, words = "multipleOf: no multiple lies between the bounds", ["multipleOf"]
     elif "Regex is empty" in message:
-        said, words = "pattern: no text matches it, the format and the lengths together", ["pattern", "format"]
-    raise TextError(said, *_place_of(text, words))
+        fault, words = "pattern: no text matches it, the format and the lengths together", ["pattern", "format"]
+    raise _make_fault(text, fault, *words)
 
 
 def _check_meaning(text: str, schema: Any) -> None:
@@ -220,23 +224,21 @@ def _check_meaning(text: str, schema: Any) -> None:
         if not isinstance(number, (int, Exact)) or isinstance(number, bool):
             continue
         if not _is_float(number) or (key in _CONSTANTS and abs(Decimal(number)) >= 1 << 63):
-            shown = f"{key}: {number} has more digits than a grammar can follow"
-            raise TextError(shown, *_place_of(text, [key]))
+            raise _make_fault(text, f"{key}: {number} has more digits than a grammar can follow", key)
     for _, part, _ in _walk_values(schema):
         if not isinstance(part, dict):
             continue
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
             shown = f"prefixItems: only draft 2020-12 has it, without additionalItems; set $schema to {_DRAFTS[0]}"
-            raise TextError(shown, *_place_of(text, ["prefixItems"]))
+            raise _make_fault(text, shown, "prefixItems")
         if (bound := _leaking_bound(part)) is not None:
-            raise TextError(f"{bound}: the grammar would allow the bound itself", *_place_of(text, [bound]))
+            raise _make_fault(text, f"{bound}: the grammar would allow the bound itself", bound)
         if isinstance(part.get("patternProperties"), dict) and _is_dead_end(part):
             first = next(iter(part["patternProperties"]))
             shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
-            raise TextError(shown, *_place_of(text, [], value=first))
+            raise _make_fault(text, shown, first)
     if (endless := _find_endless(schema)) is not None:
-        shown = f"$ref: {endless} refers to itself without an end"
-        raise TextError(shown, *_place_of(text, [], value=endless))
+        raise _make_fault(text, f"$ref: {endless} refers to itself without an end", endless)
 
 
 @lru_cache(8)
@@ -251,7 +253,7 @@ def draft_of(text: str) -> Any:
 
     schema, faults = parse_json(text), []
     # A target may lie where an older draft does not look.
-    parts = [schema, *(resolve_pointer(schema, pointer) for pointer in _list_pointers(schema))]
+    parts = [schema, *(resolve_pointer(schema, pointer) for pointer in _find_pointers(schema))]
     for name in _drafts_of(schema, text):
         draft = validator_for({"$schema": name})
         rules = draft(draft.META_SCHEMA)
@@ -262,11 +264,11 @@ def draft_of(text: str) -> Any:
         faults.append(fault)
     path = [step for step in faults[0].absolute_path if isinstance(step, str)]
     shown = f"{'.'.join(path)}: {faults[0].message}" if path else faults[0].message
-    raise TextError(shown, *_place_of(text, path[-1:]))
+    raise _make_fault(text, shown, *path[-1:])
 
 
 def _drafts_of(schema: Any, text: str) -> Sequence[str]:
-    """Return the draft that a schema names, without one those it may follow, the newest first.
+    """Return the draft that a schema names, or all that it may follow, the newest first.
 
     Raises:
         TextError: it names none that is supported.
@@ -276,7 +278,7 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
     named = schema["$schema"]
     if not isinstance(named, str) or named.rstrip("#") not in _DRAFTS:
         shown = f"$schema: {json.dumps(named)} is not a supported draft; use {_DRAFTS[0]}"
-        raise TextError(shown, *_place_of(text, ["$schema"]))
+        raise _make_fault(text, shown, "$schema")
     return (named.rstrip("#"),)
 
 
@@ -304,9 +306,8 @@ def _is_float(number: int | Exact) -> bool:
 
 
 def _leaking_bound(part: dict[str, Any]) -> str | None:
-    """Return the key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to
-    a bound that is none.
-    """
+    """Find the key of an excluded bound that the grammar allows: llguidance does so for a whole number next to a bound that is
+    none."""
     from llguidance import LLMatcher
 
     for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -346,35 +347,41 @@ def _is_dead_end(part: dict[str, Any]) -> bool:
 
 
 def _list_items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
-    """Return the items below a key if they are of that kind: a constant of a schema may look like one."""
+    """Return the items below a key if they are of that kind: a constant of a schema may look like a schema."""
     value = part.get(key)
     return value if isinstance(value, kind) else ()
 
 
 def _find_endless(schema: Any) -> str | None:
     """Find a reference that can only be followed without an end."""
-    targets: dict[str, Any] = {}
-    waiting = _list_pointers(schema)
-    while waiting:
-        pointer = waiting.pop()
-        targets[pointer] = resolve_pointer(schema, pointer)
-        waiting |= _list_pointers(targets[pointer]) - targets.keys()
-    onward = {pointer: _list_pointers(target) for pointer, target in targets.items()}
+    targets = _find_targets(schema)
+    onward = {pointer: _find_pointers(target) for pointer, target in targets.items()}
     still = {pointer for pointer in targets if _leads_back(pointer, onward)}
     while ending := {pointer for pointer in still if _has_end(targets[pointer], still)}:
         still -= ending
     return min(still, default=None)
 
 
-def _list_targets(value: Any) -> set[str]:
-    """Collect the targets of references in a schema."""
-    parts = (part.get("$ref") for _, part, _ in _walk_values(value) if isinstance(part, dict))
-    return {pointer for pointer in parts if isinstance(pointer, str)}
+def _find_references(schema: Any) -> set[str]:
+    """Find all references of a schema, those by `$anchor` and `$id` included."""
+    targets = (part.get("$ref") for _, part, _ in _walk_values(schema) if isinstance(part, dict))
+    return {target for target in targets if isinstance(target, str)}
 
 
-def _list_pointers(schema: Any) -> set[str]:
-    """Return the pointers that are referred to in a schema."""
-    return {pointer for pointer in _list_targets(schema) if pointer == "#" or pointer.startswith("#/")}
+def _find_pointers(schema: Any) -> set[str]:
+    """Find the references of a schema to its own parts."""
+    return {target for target in _find_references(schema) if target == "#" or target.startswith("#/")}
+
+
+def _find_targets(schema: Any, find: Callable[[Any], set[str]] = _find_pointers) -> dict[str, Any]:
+    """Find all parts of a schema that are referred to, also from such parts, by their pointers."""
+    targets: dict[str, Any] = {}
+    waiting = find(schema)
+    while waiting:
+        pointer = waiting.pop()
+        targets[pointer] = resolve_pointer(schema, pointer)
+        waiting |= find(targets[pointer]) - targets.keys()
+    return targets
 
 
 def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
@@ -401,29 +408,14 @@ def _has_end(target: Any, still: set[str]) -> bool:
     return not (_find_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
 
 
-def _list_words(message: str) -> list[str]:
-    """What in a refusal may stand in the schema, the surest first."""
-    quoted = re.findall(r"""["']([^"']+)["']""", message)
-    after_colon = re.findall(r"(?:type|format): (\S+)$", message)
-    return [
-        *quoted,
-        *after_colon,
-        *re.findall(r"\b[a-z]+[A-Z]\w+\b", message),
-        *re.findall(r"\b[a-z][a-zA-Z]+\b", message),
-    ]
-
-
-def _place_of(text: str, words: list[str], value: str | None = None) -> tuple[int, int]:
-    """Line and column of the first of the words that is a key of a schema or a value there; (0, 0) where none is."""
-    seen = list(_find_strings(text))
-    if value is not None:
-        words = [value]
+def _make_fault(text: str, message: str, *words: str) -> TextError:
+    """Make the error for the first of the words that is a key of a schema or a value there; without a place if none is."""
+    strings = list(_find_strings(text))
     for word in words:
-        for content, offset, keyword in seen:
-            if keyword and (content == word or content == "#" + word):
-                error = TextError.at(text, offset, "")
-                return error.line, error.column
-    return 0, 0
+        for content, offset, is_keyword in strings:
+            if is_keyword and content in (word, "#" + word):
+                return TextError.at(text, offset, message)
+    return TextError(message)
 
 
 def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
@@ -431,7 +423,7 @@ def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
     names = {"properties", "$defs", "definitions", "patternProperties"}
     stack: list[tuple[str, str]] = []  # of each open bracket: itself, and the key that its value belongs to
     key = ""
-    tokens = [(found[0], found.start()) for found in _TOKEN.finditer(text)]
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     for place, (token, offset) in enumerate(tokens):
         if token in "{[":
             stack.append((token, key))
@@ -448,20 +440,10 @@ def _find_strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 
 def _depth_of_references(schema: Any) -> int:
-    """No path through the schema is longer: that of the root, and of everything that is referred to, one after the other."""
-    depth, waiting, seen = _measure_depth(schema), _list_targets(schema), set[str]()
-    while waiting:
-        if (pointer := waiting.pop()) in seen:
-            continue
-        seen.add(pointer)
-        part = resolve_pointer(schema, pointer)
-        depth += _measure_depth(part) + 1
-        waiting |= _list_targets(part)
-    return depth if seen else 0
-
-
-def _measure_depth(value: Any) -> int:
-    return max(depth for _, _, depth in _walk_values(value))
+    """Bound the longest path through the schema: the depths of the root and of all parts that are referred to, summed up."""
+    parts = [schema, *_find_targets(schema, _find_references).values()]
+    depths = [max(depth for _, _, depth in _walk_values(part)) for part in parts]
+    return sum(depths) + len(depths) - 1 if len(depths) > 1 else 0
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
@@ -481,13 +463,13 @@ def _check_regex(text: str, _grammar: str) -> None:
         raise TextError.at(text, _find_offset(text, column - 1), wrong)
     wrong = message.partition("(in regex): ")[2].partition("; ")[0].partition("\n")[0] or message.partition("\n")[0]
     if wrong.startswith("lookarounds"):
-        found = re.search(r"\\[bB]", text)
-        raise TextError.at(text, found.start() if found else 0, "word borders and look-around are not supported")
+        border = re.search(r"\\[bB]", text)
+        raise TextError.at(text, border.start() if border else 0, "word borders and look-around are not supported")
     raise TextError(wrong)
 
 
 def _find_offset(text: str, shown: int) -> int:
-    """Return where in a pattern that is which llguidance shows with new lines, tabs and slashes escaped."""
+    """Convert a column of a pattern as llguidance shows it, with escaped new lines, tabs and slashes, to one of its text."""
     width, escaped = 0, False
     for offset, character in enumerate(text):
         if width >= shown:
@@ -529,7 +511,7 @@ def _check_bounds(lark: str) -> None:
 
 
 def _find_refusal(grammar: str) -> str | None:
-    """What llguidance has against it; None where it takes it, or would have to know the vocabulary."""
+    """Ask llguidance why it refuses a grammar; None if it takes it, or would have to know the vocabulary."""
     from llguidance import LLMatcher
 
     is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
@@ -537,7 +519,7 @@ def _find_refusal(grammar: str) -> str | None:
 
 
 def _parse_caret(message: str) -> tuple[str, int, str]:
-    """Pattern, column from 1 and fault of a regular expression that could not be parsed."""
+    """Read the pattern, the column from 1 and the fault of a regular expression that could not be parsed."""
     lines = message.partition("regex parse error:\n")[2].split("\n")
     marks = next(i for i, line in enumerate(lines) if line.strip() and not line.strip(" ^"))
     fault = next((line.removeprefix("error: ") for line in lines[marks:] if line.startswith("error: ")), "not valid")
@@ -550,3 +532,44 @@ _CHECKS: dict[Kind, Callable[[str, str], None]] = {
     "gbnf": _check_gbnf,
     "lark": _check_lark,
 }
+
+
+# --- a schema from an example ----------------------------------------------------------------------------------------
+
+_TYPES = {
+    type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
+}  # fmt: skip
+
+
+def schema_of(*examples: Any) -> dict[str, Any]:
+    """Make a JSON schema that matches examples, at least one: the types of all that is in them.
+
+    An object has its keys and no others; those that only some objects have are optional. An array has any number of items like
+    those there. An empty object or array holds anything.
+    """
+    kinds: defaultdict[str, list[Any]] = defaultdict(list)
+    for example in examples:
+        kinds[_TYPES[type(example)]].append(example)
+    if "number" in kinds:
+        kinds.pop("integer", None)
+    each = [_schema_of_kind(kind, kinds[kind]) for kind in _TYPES.values() if kind in kinds]
+    if len(each) == 1:
+        return each[0]
+    if all(len(one) == 1 for one in each):
+        return {"type": [one["type"] for one in each]}
+    return {"anyOf": each}
+
+
+def _schema_of_kind(kind: str, examples: Sequence[Any]) -> dict[str, Any]:
+    items = [item for example in examples for item in example] if kind in ("array", "object") else []
+    if kind == "array" and items:
+        return {"type": kind, "items": schema_of(*items)}
+    if kind != "object" or not all(examples):
+        return {"type": kind}
+    keys = dict.fromkeys(items)
+    return {
+        "type": kind,
+        "properties": {key: schema_of(*(example[key] for example in examples if key in example)) for key in keys},
+        "required": [key for key in keys if all(key in example for example in examples)],
+        "additionalProperties": False,
+    }

@@ -42,7 +42,7 @@ def draw_uniform(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.flo
 
 
 def _mix_all(words: NDArray[np.uint64]) -> None:
-    """`_mix`, in place."""
+    """`_mix_bits`, in place."""
     words += _GOLDEN_64
     words ^= words >> _S30
     words *= _MIX_1_64
@@ -73,7 +73,7 @@ def draw_gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.floa
 
 
 def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-    """Return `gumbel` for many seeds at once, shape (seeds, n)."""
+    """Return `draw_gumbel` for many seeds at once, shape (seeds, n)."""
     keys = np.array(seeds, np.uint64)
     _mix_all(keys)
     keys ^= np.uint64(step & _LOW)
@@ -90,7 +90,7 @@ def _to_gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def draw_noise(seed: int, step: int, ids: Iterable[int]) -> list[float]:
-    """Return the numbers of `gumbel` for a few ids, without numpy, to the rounding of the two logarithms."""
+    """Return the numbers of `draw_gumbel` for a few ids, without numpy, to the rounding of the two logarithms."""
     key = _mix_bits(_mix_bits(seed) ^ step)
     numbers = []
     for i in ids:

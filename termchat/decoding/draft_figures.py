@@ -87,15 +87,13 @@ def round_at(tokens: DraftedSteps, index: int) -> Round | None:
     """Return the round of the token with this index; None if its step was decoded alone. The time depends on the length of the
     round, not of the reply."""
     begin = index
-    while begin and _may_follow(tokens[begin - 1], tokens[begin]):
+    while begin and not tokens[begin].decode_us and (draft := tokens[begin - 1].draft) is not None and draft.accepted:
         begin -= 1
     current: Round | None = None
-    at = begin
-    while at < len(tokens):
+    for at in range(begin, len(tokens)):
         before, current = current, _continue_round(current, at, tokens[at])
-        if at > index and (before is None or not _is_same(before, current)):
+        if at > index and (current is None or current.begin == at):
             return before
-        at += 1
     return current
 
 
@@ -121,15 +119,6 @@ def _add_token(current: Round, token: DraftedStep, draft: Draft) -> Round:
 
 def _name_token(token: DraftedStep) -> DraftToken:
     return DraftToken(token.id, token.text or token.bytes.decode("utf-8", "replace"))
-
-
-def _is_same(before: Round, current: Round | None) -> bool:
-    return current is not None and current.begin == before.begin
-
-
-def _may_follow(before: DraftedStep, token: DraftedStep) -> bool:
-    """Return whether a token may be of the same round as the one before it."""
-    return not token.decode_us and before.draft is not None and before.draft.accepted
 
 
 class DraftFigures:
@@ -161,7 +150,7 @@ class DraftFigures:
         self.round: Round | None = None
         """That of the newest token, None where its step was decoded alone."""
         self._lately: deque[bool] = deque(maxlen=self.LATELY)
-        self._lately_accepted = self._undecided = 0
+        self._undecided = 0
         self._drafting_us = self._us = self._timed = 0
         self._plain_us = self._plain_timed = 0
         self._is_first = True
@@ -177,9 +166,9 @@ class DraftFigures:
 
     def add(self, token: DraftedStep) -> None:
         """Count the next token of the reply."""
-        before, current = self.round, _continue_round(self.round, self.tokens, token)
-        goes_on = before is not None and _is_same(before, current)
-        if not goes_on:
+        current = _continue_round(self.round, self.tokens, token)
+        is_new = current is None or current.begin == self.tokens
+        if is_new:
             self._reject_rest()
         us = token.decode_us + token.sample_us
         if current is None:
@@ -187,13 +176,14 @@ class DraftFigures:
             if not self._is_first:
                 self._plain_us, self._plain_timed = self._plain_us + us, self._plain_timed + 1
         else:
-            if not goes_on:
+            if is_new:
                 self.rounds += 1
                 self._undecided = len(current.drafted)
                 self._drafting_us += current.us
                 us += current.us
             if token.draft is not None and token.draft.accepted:
-                self._count_undecided(accepted=True)
+                self._lately.append(True)
+                self.drafted, self.accepted, self._undecided = self.drafted + 1, self.accepted + 1, self._undecided - 1
         if not self._is_first:
             self._us, self._timed = self._us + us, self._timed + 1
         self.tokens, self.round, self._is_first = self.tokens + 1, current, False
@@ -208,17 +198,9 @@ class DraftFigures:
 
     def _reject_rest(self) -> None:
         """Count the rest of the present round as not accepted."""
-        while self._undecided > 0:
-            self._count_undecided(accepted=False)
-
-    def _count_undecided(self, *, accepted: bool) -> None:
-        self._undecided -= 1
-        if len(self._lately) == self.LATELY:
-            self._lately_accepted -= self._lately[0]
-        self._lately.append(accepted)
-        self._lately_accepted += accepted
-        self.drafted += 1
-        self.accepted += accepted
+        rest = max(self._undecided, 0)  # a draft of others may say that more was accepted than drafted
+        self._lately.extend([False] * rest)
+        self.drafted, self._undecided = self.drafted + rest, 0
 
     @property
     def acceptance(self) -> float | None:
@@ -228,7 +210,7 @@ class DraftFigures:
     @property
     def acceptance_lately(self) -> float | None:
         """The same over the newest 64 drafted tokens."""
-        return self._lately_accepted / len(self._lately) if self._lately else None
+        return sum(self._lately) / len(self._lately) if self._lately else None
 
     @property
     def passes(self) -> int:

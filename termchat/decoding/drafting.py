@@ -6,9 +6,10 @@ which is taken with probability a where those before it are, 1 + a + a² + … +
 if that is more than T(k + 1), and more than what it takes to make the draft besides.
 
 Without a model a draft is the tokens that followed the same tokens before (`Ngrams`). Whether they would have been right is
-counted at every step, for nothing (`Counts`), also where nothing is drafted: that tells where a draft pays, and what a finished
-reply would have gained (`forecast`). Counts and risk are each reply's own: on recorded replies, those of a text that was copied
-made free text after it up to 18 % slower, and those of free text kept copies after it from being drafted.
+counted at every step, for nothing (`Counts`), also where nothing is drafted: that tells where a draft pays, and what a
+finished reply would have gained (`forecast_drafts`). Counts and risk are each reply's own: on recorded replies, those of a
+text that was copied made free text after it up to 18 % slower, and those of free text kept copies after it from being
+drafted.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class BatchTimes:
     """
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
-        known = _drop_impossible(measured or {})
+        # Impossible times may be read from a file.
+        known = {rows: max(us, 1.0) for rows, us in (measured or {}).items() if rows > 1 and 0 < us < inf}
         self.measured = bool(known)
         rows = range(MOST_DRAFTED + 2)
         self._prior = _fill_up(known) if known else [1 + _GUESS * (count - 1) if count else 0.0 for count in rows]
@@ -156,11 +158,6 @@ class BatchTimes:
         before = self._prior[size]
         known = [before] * (_WEIGHT if self.measured else 1)
         return max(median([*self._ratios[size], *known]) * self._prior[rows] / before, 1.0)
-
-
-def _drop_impossible(measured: Mapping[int, float]) -> dict[int, float]:
-    """Drop impossible times: they may be read from a file."""
-    return {rows: max(time, 1.0) for rows, time in measured.items() if rows > 1 and 0 < time < inf}
 
 
 def _fill_up(measured: Mapping[int, float]) -> list[float]:
@@ -212,9 +209,9 @@ def compute_gains(rates: Iterable[float], times: Times, each: float = 0.0) -> It
         yield tokens / (times(count + 1) + (count + likely) * each)
 
 
-def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
+def how_many(rates: Iterable[float], times: Times, risk: float = inf) -> int:
     """Return the fastest number of tokens to draft; 0 if none pays, or all could lose more than `risk` rows. As `gain`."""
-    best, most, values = 0, _GAIN, list(compute_gains(rates, times, each))
+    best, most, values = 0, _GAIN, list(compute_gains(rates, times))
     for count, value in enumerate(values, 1):
         full = (count + 1) % _ROWS == 0 or count in (1, len(values))
         if full and value > most and times(count + 1) - 1 <= risk:

@@ -76,9 +76,6 @@ class LoopFinder:
             at += some
         self._recent = text[-_KEPT:]
 
-    def push_token(self, token: int) -> None:
-        self._push_character(chr(token & _CHARACTERS))
-
     def _push_character(self, character: str) -> None:
         recent = self._recent = self._recent[-_KEPT:] + character
         self.count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -24,28 +25,14 @@ class Standing(NamedTuple):
     inside: str
     coming: str
 
-    @property
-    def whole(self) -> bool:
-        return not self.inside
-
-    @property
-    def next_value(self) -> bool:
-        """A value is about to begin."""
-        return self.coming.startswith("a value")
-
 
 class _Level:
-    """An object or array that is open."""
+    """An object or array that is open; `step` is the key or the index of its newest value."""
 
     def __init__(self, opened: str) -> None:
         self.is_object = opened == "{"
-        self.key = ""
-        self.index = 0
+        self.step: str | int = "" if self.is_object else 0
         self.wants = "a key or }" if self.is_object else "a value or ]"
-
-    @property
-    def step(self) -> str | int:
-        return self.key if self.is_object else self.index
 
 
 class PartialDocument:
@@ -57,28 +44,28 @@ class PartialDocument:
         self._read = ""
 
     def find_standing(self, text: str) -> Standing:
-        """Return where the text ends. Of a text that is not the beginning of JSON it says where it would be, more or less."""
+        """Find where the text ends: of a text that is not the beginning of JSON, where it would be, more or less."""
         if not text.startswith(self._read):
             self._levels, self._top, self._read = [], "a value", ""
         tokens = list(_TOKEN.finditer(text, len(self._read)))
-        for found in tokens[:-1]:
-            self._top = _take_token(self._levels, found[0], self._top)
+        for match in tokens[:-1]:
+            self._top = _take_token(self._levels, match[0], self._top)
         if len(tokens) > 1:
             self._read = text[: tokens[-2].end()]
         if not tokens:
             return _find_standing(self._levels, self._top)
-        levels, found = [copy(level) for level in self._levels], tokens[-1]
-        token, inside = found[0], levels[-1] if levels else None
+        levels, match = [copy(level) for level in self._levels], tokens[-1]
+        token, inside = match[0], levels[-1] if levels else None
         if token not in _MARKS and inside is not None and inside.is_object and inside.wants.startswith("a key"):
             if not _is_closed(token):
                 return Standing(_build_path(levels[:-1]), "a key", "a key is open")
-        elif token not in _MARKS and found.end() == len(text) and (what := _open(token, last=inside is not None)):
+        elif token not in _MARKS and match.end() == len(text) and (what := _open(token, last=inside is not None)):
             return Standing(_build_path(levels), what, what + " is open")
         return _find_standing(levels, _take_token(levels, token, self._top))
 
 
 def _take_token(levels: list[_Level], token: str, top: str) -> str:
-    """Read a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
+    """Read a token that is whole. `top`, and the result, is what comes next outside of all levels, "" for nothing."""
     level = levels[-1] if levels else None
     if token in "{[":
         levels.append(_Level(token))
@@ -90,10 +77,13 @@ def _take_token(levels: list[_Level], token: str, top: str) -> str:
     elif token in ",:":
         if level is not None:
             level.wants = "a key" if token == "," and level.is_object else "a value"
-            level.index += token == ","
+            if token == "," and isinstance(level.step, int):
+                level.step += 1
         return top
     elif level is not None and level.is_object and level.wants.startswith("a key"):
-        level.key, level.wants = _read_content(token), ":"
+        level.wants, level.step = ":", token[1:-1]
+        with suppress(ValueError):
+            level.step = str(json.loads(token))
         return top
     if level is None:
         return ""
@@ -112,7 +102,7 @@ def _find_standing(levels: list[_Level], top: str) -> Standing:
 
 
 def shown_path(path: Path) -> str:
-    """`tags[1].name`; "" for the document itself."""
+    """Format a path as `tags[1].name`; "" for the document itself."""
     shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return shown.removeprefix(".")
 
@@ -129,8 +119,7 @@ def schema_at(schema: Any, path: Path) -> Any:
             here = here.get("additionalProperties") if named is None else named
         else:
             prefix = here.get("prefixItems")
-            listed = isinstance(prefix, list) and step < len(prefix)
-            here = prefix[step] if listed and isinstance(prefix, list) else here.get("items")
+            here = prefix[step] if isinstance(prefix, list) and step < len(prefix) else here.get("items")
         here = _follow_reference(schema, here)
     return here
 
@@ -144,7 +133,7 @@ def describe_bounds(schema: Any) -> str:
     if isinstance(schema.get("enum"), list):
         values = [json.dumps(value, ensure_ascii=False) for value in schema["enum"][:_MOST_NAMED]]
         return "one of " + ", ".join(values) + (" …" if len(schema["enum"]) > _MOST_NAMED else "")
-    said = []
+    bounds = []
     for low, high, unit in (
         ("minimum", "maximum", ""),
         ("minLength", "maxLength", " characters"),
@@ -152,20 +141,20 @@ def describe_bounds(schema: Any) -> str:
     ):
         least, most = schema.get(low), schema.get(high)
         if least is not None and most is not None:
-            said.append(f"{least} to {most}{unit}")
+            bounds.append(f"{least} to {most}{unit}")
         elif least is not None:
-            said.append(f"at least {least}{unit}")
+            bounds.append(f"at least {least}{unit}")
         elif most is not None:
-            said.append(f"at most {most}{unit}")
+            bounds.append(f"at most {most}{unit}")
     if isinstance(schema.get("pattern"), str):
-        said.append(f"/{schema['pattern']}/")
+        bounds.append(f"/{schema['pattern']}/")
     if isinstance(schema.get("format"), str):
-        said.append(str(schema["format"]))
-    return ", ".join(said)
+        bounds.append(str(schema["format"]))
+    return ", ".join(bounds)
 
 
 def resolve_pointer(schema: Any, pointer: str) -> Any:
-    """What a reference within the schema points to; None where it points nowhere in it."""
+    """Follow a reference within the schema; None where it points nowhere in it."""
     here = schema
     for part in pointer.removeprefix("#").split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -193,15 +182,8 @@ def _is_closed(token: str) -> bool:
     return re.fullmatch(r'"(?:\\.|[^"\\])*"', token, re.DOTALL) is not None
 
 
-def _read_content(token: str) -> str:
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return token[1:-1]
-
-
 def _open(token: str, *, last: bool) -> str:
-    """What the last token leaves open; "" for nothing."""
+    """Name what the last token leaves open; "" for nothing."""
     if token[0] == '"':
         return "" if _is_closed(token) else "a string"
     if token in _WORDS:

@@ -39,16 +39,17 @@ class Divergence(NamedTuple):
     def __str__(self) -> str:
         """On one line, as replies A and B; the step counts from 1."""
         cut = loss_of(self.stage) if self.stage == TEMPERATURE else f"cut by {self.stage}" if self.stage else "cut"
-        told = {
-            "cut": f"{_format_change(self.one, self.of_one, cut)}",
-            "uncut": f"{_format_change(self.other, self.of_other, cut)}",
-            "overtaken": f"{_format_change(self.one, self.of_one)}, overtaken by {_format_change(self.other, self.of_other)}",
-            "forced": f"{self.other} instead of {self.one}, forced",
-            "other dice": f"{self.other} instead of {self.one}, with other dice",
-            "unknown": f"{self.other} instead of {self.one}",
+        instead = f"{self.other} instead of {self.one}"
+        reasons = {
+            "cut": _show_change(self.one, self.of_one, cut),
+            "uncut": _show_change(self.other, self.of_other, cut),
+            "overtaken": f"{_show_change(self.one, self.of_one)}, overtaken by {_show_change(self.other, self.of_other)}",
+            "forced": f"{instead}, forced",
+            "other dice": f"{instead}, with other dice",
+            "unknown": instead,
         }
         tie = " · near tie: the setting may not be the cause" if self.tie else ""
-        return f"they part at token {self.step + 1} (A → B): {told[self.cause]}{tie}"
+        return f"they part at token {self.step + 1} (A → B): {reasons[self.cause]}{tie}"
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
@@ -57,43 +58,37 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def find_parting(first: Token, second: Token) -> Divergence:
-    """Why the second of two replies takes another token than the first, at the first step where they differ."""
-    here, there = _index_candidates(first), _index_candidates(second)
-    pieces = _find_piece(first, there), _find_piece(second, here)
-
-    of_one = _drop_nan(first.probability), _find_left(first.id, there)
-    of_other = _find_left(second.id, here), _drop_nan(second.probability)
-
-    def found(cause: Cause, stage: str = "") -> Divergence:
-        return Divergence(first.step, cause, *pieces, of_one, of_other, stage, tie)
-
+    """Explain why the second of two replies takes another token than the first, at the first step where they differ."""
+    here, there = ({candidate.id: candidate for candidate in token.candidates} for token in (first, second))
     common, forced = here.keys() & there.keys(), first.forced or second.forced
     moved = any(here[id].logit != there[id].logit for id in common)
-    tie = bool(first.near_tie or second.near_tie) and moved and not forced
+    stage = None
     if forced:
-        return found("forced")
-    if any(math.isnan(listed.noise) for listed in (*here.values(), *there.values())):
-        return found("unknown")  # a server drew, and does not tell how
-    if any(here[id].noise != there[id].noise for id in common):
-        return found("other dice")
-    if (stage := _find_cut(first.id, second, there)) is not None:
-        return found("cut", stage)
-    if (stage := _find_cut(second.id, first, here)) is not None:
-        return found("uncut", stage)
-    return found("overtaken" if common and first.id in there else "unknown")
+        cause: Cause = "forced"
+    elif any(math.isnan(listed.noise) for listed in (*here.values(), *there.values())):
+        cause = "unknown"  # a server drew, and does not tell how
+    elif any(here[id].noise != there[id].noise for id in common):
+        cause = "other dice"
+    elif (stage := _find_cut(first.id, second, there)) is not None:
+        cause = "cut"
+    elif (stage := _find_cut(second.id, first, here)) is not None:
+        cause = "uncut"
+    else:
+        cause = "overtaken" if common and first.id in there else "unknown"
+    pieces = _show_token(first, here, there), _show_token(second, there, here)
+    of_one = _drop_nan(first.probability), _probability_of(first.id, there)
+    of_other = _probability_of(second.id, here), _drop_nan(second.probability)
+    tie = bool(first.near_tie or second.near_tie) and moved and not forced
+    return Divergence(first.step, cause, *pieces, of_one, of_other, stage or "", tie)
 
 
-def _index_candidates(token: Token) -> dict[int, Candidate]:
-    return {candidate.id: candidate for candidate in token.candidates}
-
-
-def _find_piece(token: Token, others: dict[int, Candidate]) -> str:
-    listed = next((one for one in token.candidates if one.id == token.id), others.get(token.id))
+def _show_token(token: Token, own: dict[int, Candidate], others: dict[int, Candidate]) -> str:
+    listed = own.get(token.id) or others.get(token.id)
     return show_piece(listed.text if listed is not None else token.bytes.decode("utf-8", "replace"))
 
 
-def _find_left(id: int, listed: dict[int, Candidate]) -> float | None:
-    """Its probability after the chain, if it is on record and was not cut."""
+def _probability_of(id: int, listed: dict[int, Candidate]) -> float | None:
+    """Return the probability of a token after the chain, if it is on record and was not cut."""
     return _drop_nan(listed[id].probability) if id in listed and listed[id].removed_by is None else None
 
 
@@ -102,7 +97,7 @@ def _drop_nan(probability: float) -> float | None:
 
 
 def _find_cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:
-    """Return the stage that cut an id at a step, "" where it is not known which; None where none did, as far as is known.
+    """Find the stage that cut an id at a step: "" if it is unknown which did, None if none did, as far as is known.
 
     One that is not listed is less likely than all that are. It is cut where all that are left are listed; and by the first
     stage for which that is so, if none before it cut anything.
@@ -120,9 +115,9 @@ def _find_cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None
     return None
 
 
-def _format_change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
-    """Format the change of a token's probability, as "the 61% → 22%"; an unknown value is left out."""
+def _show_change(piece: str, shares: tuple[float | None, float | None], cut: str = "") -> str:
+    """Format the change of a token's probability, as "the 61% → 22%"; unknown ones are left out."""
     known = [share for share in shares if share is not None]
     digits = 1 if len(known) == 2 and percent(known[0], 0) == percent(known[1], 0) else 0
-    told = [cut if share is None else percent(share, digits) for share in shares]
-    return " ".join([piece, " → ".join(filter(None, told))]).rstrip()
+    ends = [cut if share is None else percent(share, digits) for share in shares]
+    return " ".join([piece, " → ".join(filter(None, ends))]).rstrip()

@@ -46,7 +46,7 @@ class Tally(NamedTuple):
 
 
 def rank_best(walks: Iterable[Walked], length_penalty: float = 1.0) -> Ranking:
-    """By the sum of the logprobs / tokens to the power of `length_penalty`: with 1 that is the mean logprob, with 0 the sum.
+    """Rank by the sum of the logprobs / tokens to the power of `length_penalty`: with 1 the mean logprob, with 0 the sum.
 
     Walks that did not end by themselves have no score and come last, unless none did: then they are all compared as they are.
     """
@@ -57,14 +57,14 @@ def rank_best(walks: Iterable[Walked], length_penalty: float = 1.0) -> Ranking:
         for one in all_
         if one.sum_logprob is not None and one.tokens and (one.is_finished or not some_finished)
     }
-    all_.sort(key=lambda one: (_sort_key(scores.get(one.walk)), _sort_key(one.mean_logprob), one.walk))
+    all_.sort(key=lambda one: (_sort_down(scores.get(one.walk)), _sort_down(one.mean_logprob), one.walk))
     return Ranking([Ranked(one.walk, scores.get(one.walk), one.mean_logprob, one.tokens) for one in all_])
 
 
 def rank_votes(
     walks: Iterable[Walked], answer: str, refused: Callable[[AnswerError], object] = lambda _: None
 ) -> Ranking:
-    """By how many walks have the same answer (see `answer_reader`), which is the score; among these by mean logprob.
+    """Rank by how many walks have the same answer (see `answer_reader`), which is the score; among these by mean logprob.
 
     Of answers with as many votes the one comes first of which a walk has the highest mean logprob. Walks without an answer
     and those that did not end by themselves have no vote, and come last. Where answers cannot be taken out, none has one, and
@@ -77,48 +77,41 @@ def rank_votes(
     except AnswerError as error:
         answers = dict.fromkeys((one.walk for one in all_), None)
         refused(error)
-    votes = Counter(found for found in answers.values() if found is not None)
-    means: defaultdict[str | None, float] = defaultdict(lambda: math.inf)
-    for one in all_:
-        means[answers[one.walk]] = min(means[answers[one.walk]], _sort_key(one.mean_logprob))
+    votes = Counter(filter(None, answers.values()))
+    best = {text: min(_sort_down(one.mean_logprob) for one in all_ if answers[one.walk] == text) for text in votes}
 
-    def place(one: Walked) -> tuple[float, float, str, float, int]:
-        found = answers[one.walk]
-        return -votes.get(found or "", 0), means[found], found or "", _sort_key(one.mean_logprob), one.walk
+    def sort_key(one: Walked) -> tuple[float, float, str, float, int]:
+        text = answers[one.walk] or ""
+        return -votes[text], best.get(text, 0.0), text, _sort_down(one.mean_logprob), one.walk
 
-    all_.sort(key=place)
     ranked = []
-    for one in all_:
-        given = answers[one.walk]
-        count = votes[given] if given is not None else None
-        ranked.append(
-            Ranked(one.walk, None if count is None else float(count), one.mean_logprob, one.tokens, given, count)
-        )
+    for one in sorted(all_, key=sort_key):
+        count = votes[answers[one.walk] or ""] or None
+        score = None if count is None else float(count)
+        ranked.append(Ranked(one.walk, score, one.mean_logprob, one.tokens, answers[one.walk], count))
     return Ranking(ranked)
 
 
 def count_votes(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
-    """Count equal ranked results, best first: the answers of a vote, else the replies by `texts`. Results without a score
-    are left out.
-    """
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    """Count equal answers of a vote, else equal replies by their `texts`, best first. Walks without a score are left out."""
+    counted: defaultdict[str, list[int]] = defaultdict(list)
     for one in ranking.walks:
         if one.score is not None:
-            found[texts[one.walk] if one.answer is None else one.answer].append(one.walk)
-    return [Tally(text, tuple(walks)) for text, walks in found.items()]
+            counted[texts[one.walk] if one.answer is None else one.answer].append(one.walk)
+    return [Tally(text, tuple(walks)) for text, walks in counted.items()]
 
 
 def left_out(ranking: Ranking) -> list[int]:
-    """Return the walks that were not ranked, by number: they did not end by themselves, or have no answer."""
+    """List the walks without a score, by number: they did not end by themselves, or have no answer."""
     return sorted(one.walk for one in ranking.walks if one.score is None)
 
 
 def compute_agreement(ranked: Sequence[Tally]) -> float | None:
-    """Return the share of counted replies with the first answer; None without an answer."""
+    """Return the share of the counted walks that have the first answer."""
     counted = sum(one.votes for one in ranked)
     return ranked[0].votes / counted if counted else None
 
 
-def _sort_key(score: float | None) -> float:
-    """Sort key: descending, unknown last."""
-    return math.inf if score is None or math.isnan(score) else -score
+def _sort_down(number: float | None) -> float:
+    """Return the sort key for descending order, unknown numbers last."""
+    return math.inf if number is None or math.isnan(number) else -number

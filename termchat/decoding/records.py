@@ -18,7 +18,8 @@ import builtins
 import json
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, overload
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple, get_args, overload
 
 import msgspec
 
@@ -192,34 +193,27 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PackedCandidates(Sequence[Candidate]):
     """Candidates as sent: `packed` is a list of them in msgpack, unpacked on first use."""
 
-    __slots__ = ("_listed", "packed")
-
     def __init__(self, packed: bytes) -> None:
         self.packed = packed
-        self._listed: list[Candidate] | None = None
 
-    def unpack_list(self) -> list[Candidate]:
-        if self._listed is None:
-            self._listed = _unpack(self.packed)
-        return self._listed
+    @cached_property
+    def _listed(self) -> list[Candidate]:
+        return _unpack(self.packed)
 
     @overload
     def __getitem__(self, index: int) -> Candidate: ...
     @overload
     def __getitem__(self, index: slice) -> list[Candidate]: ...
     def __getitem__(self, index: int | slice) -> Candidate | list[Candidate]:
-        return self.unpack_list()[index]
+        return self._listed[index]
 
     def __len__(self) -> int:
-        return len(self.unpack_list())
+        return len(self._listed)
 
     def __eq__(self, other: object) -> bool:
-        return self.unpack_list() == (other.unpack_list() if isinstance(other, PackedCandidates) else other)
+        return self._listed == (other._listed if isinstance(other, PackedCandidates) else other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(self.unpack_list())
 
 
 _unpack = msgspec.msgpack.Decoder(list[Candidate]).decode
@@ -236,7 +230,7 @@ def bytes_of(record: Record) -> bytes | None:
 
 
 def as_packed(value: object) -> msgspec.Raw:
-    """What an encoder of records needs as its `enc_hook`: packed candidates go out as they came.
+    """Pass packed candidates through an encoder of records as they came: its `enc_hook`.
 
     Raises:
         NotImplementedError: it is anything else.
@@ -247,7 +241,7 @@ def as_packed(value: object) -> msgspec.Raw:
 
 
 def is_taken(candidate: Candidate, token: Token) -> bool:
-    """Return whether a candidate is the token that was drawn; where no ids are known, by its text."""
+    """Tell whether a candidate is the token that was drawn; where no ids are known, by its text."""
     if candidate.id != UNKNOWN or token.id != UNKNOWN:
         return candidate.id == token.id
     return candidate.text == token.bytes.decode("utf-8", "replace")
@@ -362,7 +356,7 @@ def drop_impossible(token: Token) -> Token:
 
 
 def _find_impossible(numbers: Token | Candidate) -> dict[str, Any]:
-    """Return the fields that are out of their bounds, each with `ABSENT`; NaN is `ABSENT` already."""
+    """Map each field that is out of its bounds to `ABSENT`; NaN is `ABSENT` already."""
     changed: dict[str, Any] = {}
     for name, (low, high) in BOUNDS.items():
         if (value := getattr(numbers, name, 0.0)) < low or value > high:
@@ -455,10 +449,7 @@ class Ranking(msgspec.Struct, frozen=True, array_like=True, tag="ranking"):
 
 Record = Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking
 
-RECORD_NAMES: dict[type, str] = {
-    record: str(record.__struct_config__.tag)
-    for record in (Start, SettingsRecord, Prefill, Token, Finished, Failed, Beams, Ranking)
-}
+RECORD_NAMES: dict[type, str] = {record: str(record.__struct_config__.tag) for record in get_args(Record)}
 
 
 _PLAIN = (str, int, bool, type(None))
@@ -488,20 +479,19 @@ UNTOLD: dict[type, dict[str, Any]] = {
 
 
 def list_untold(value: msgspec.Struct) -> set[str]:
-    """Return the fields that its engine did not tell."""
-    found = set()
+    """List the fields that the engine did not tell."""
+    names = set()
     for name, nothing in UNTOLD[type(value)].items():  # of each candidate of each token: it has to be quick
         number = getattr(value, name)
         if number is nothing or number != number or number == nothing:
-            found.add(name)
+            names.add(name)
     # No stage removed the token (None) is something to tell, unless nothing is known of what the chain did.
-    return found if "probability" in found else found - {"removed_by"}
+    return names if "probability" in names else names - {"removed_by"}
 
 
 def to_dict(value: Any) -> Any:
-    """Convert a record to plain values: structs become dicts by field name, bytes base64 text, and NaN and infinity, which
-    JSON lacks, None. Fields unknown to the engine are left out.
-    """
+    """Convert a record to plain values: structs become dicts by field name, bytes base64 text, and NaN and infinity, for which
+    JSON has no word, None. What an engine does not tell of a token is left out."""
     if isinstance(value, float):  # first what there is most of: a token has two hundred numbers and texts
         return value if math.isfinite(value) else None
     if type(value) in _PLAIN:

@@ -64,10 +64,8 @@ class Rules:
         self.ignores_end = any(isinstance(c, IgnoreEnd) for c in ordered)
         known: dict[Threshold, int] = earlier._in_a_row if earlier is not None else {}
         self._in_a_row: dict[Threshold, int] = {c: known.get(c, 0) for c in ordered if isinstance(c, Threshold)}
-        afters = [c for c in ordered if isinstance(c, After)]
-        self._counters: dict[Quantity, UnitCounter] = {
-            c.quantity: UnitCounter(c.quantity) for c in afters if c.quantity != "seconds"
-        }
+        quantities = {c.quantity for c in ordered if isinstance(c, After)} - {"seconds"}
+        self._counters: dict[Quantity, UnitCounter] = {quantity: UnitCounter(quantity) for quantity in quantities}
         self._reached: set[After] = set()
         self._finder = LoopFinder() if any(isinstance(c, Loop) for c in ordered) else None
         self._looped = -1
@@ -86,8 +84,7 @@ class Rules:
     def are_open(self, known: Mapping[Measure, tuple[float, float]]) -> bool:
         """Return whether a threshold lies between what its measure is at least and at most."""
         return any(
-            _COMPARES[condition.sign](known[condition.measure][0], condition.value)
-            != _COMPARES[condition.sign](known[condition.measure][1], condition.value)
+            len({_COMPARES[condition.sign](bound, condition.value) for bound in known[condition.measure]}) > 1
             for condition in self._in_a_row
             if condition.measure in known
         )

@@ -1,7 +1,8 @@
 """What mirostat and adaptive_p remember from one step to the next: the `state` of a token's record.
 
-A record holds what its token was drawn with; `after` says with what the next one is. So a reply goes on, is rewound or forked
-from any of its tokens with the state that it had there. A token that the dice did not take (it was forced) changes nothing.
+A record holds what its token was drawn with; `update_state` says with what the next one is. So a reply goes on, is rewound or
+forked from any of its tokens with the state that it had there. A token that the dice did not take (it was forced) changes
+nothing.
 """
 
 from __future__ import annotations

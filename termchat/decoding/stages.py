@@ -8,11 +8,11 @@ arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
-from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
 
 N_VOCAB = "n_vocab"
 """The argument that stands for the size of the vocabulary."""
@@ -120,7 +120,7 @@ _STAGES = (
     ),
     SamplerStage(name="top_p", sampler="top_p", arguments=("top_p", 1), optional=False),
     SamplerStage(name="min_p", sampler="min_p", arguments=("min_p", 1), optional=False, floor=True),
-    SamplerStage(name="xtc", switched_by=("xtc_probability",)),
+    SamplerStage(name="xtc"),
     SamplerStage(name="p_less"),
     SamplerStage(name="top_h"),
     SamplerStage(name="min_k"),
@@ -139,9 +139,8 @@ _STAGES = (
         modes="mirostat",
         replaces=("logit_bias", "temperature"),
         last=True,
-        switched_by=("mirostat",),
     ),
-    SamplerStage(name="adaptive_p", moves=True, last=True, switched_by=("adaptive_target",)),
+    SamplerStage(name="adaptive_p", moves=True, last=True),
     SamplerStage(name="dice", draws=True),
 )  # fmt: skip
 
@@ -201,3 +200,33 @@ def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:
     if sole is None or stage is sole or stage.draws or stage.name in sole.replaces:
         return ""
     return sole.name if stage.is_active(settings) and (stage.last or stage.name in settings.order) else ""
+
+
+_SERVANTS = frozenset(
+    ("repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers", "dynatemp_exponent", "draft_max", "seed")
+)
+"""Knobs with a value at which they are off, or none, that do nothing by themselves."""
+
+
+def acting(settings: SamplerSettings, lacks: Collection[str]) -> list[str]:
+    """List the knobs among those that an engine lacks which would change replies at their values, in the order of the panel."""
+    return [
+        name
+        for name, knob in KNOBS.items()
+        if name in lacks
+        and hasattr(settings, name)
+        and getattr(settings, name) != _idle(name)
+        and name not in _SERVANTS
+        and (knob.off is not None or name == "order")
+    ]
+
+
+def without(settings: SamplerSettings, lacks: Collection[str]) -> SamplerSettings:
+    """Turn off the knobs that an engine lacks."""
+    return msgspec.structs.replace(settings, **{name: _idle(name) for name in acting(settings, lacks)})
+
+
+def _idle(name: str) -> Value:
+    """Return the value at which a knob does nothing."""
+    knob = KNOBS[name]
+    return knob.default if knob.off is None else knob.off

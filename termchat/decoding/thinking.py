@@ -72,11 +72,9 @@ class PhaseParser:
         if self.phase == "answer":
             return "answer"
         self._seen += piece
+        self.thought += 1
         if self.phase is None:
-            self._seen = self._seen.lstrip()
-        seen = self._seen
-        if self.phase is None:
-            self.thought += 1
+            seen = self._seen = self._seen.lstrip()
             if self._opening.startswith(seen):
                 if seen != self._opening:
                     return None
@@ -84,8 +82,6 @@ class PhaseParser:
                 self.phase, self.thought, self._seen = "answer", 0, b""
                 return "answer"
             self.phase, self._seen = "thinking", seen[len(self._opening) :]
-        else:
-            self.thought += 1
         if self._closing in self._seen:
             self.phase, self._seen = "answer", b""
         else:

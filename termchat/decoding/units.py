@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from termchat.decoding.conditions import Quantity
 
@@ -34,8 +35,6 @@ _NUMBERED = re.compile(r"\n\s*[-*>#\s]*(?:\d+|[a-zA-Z])\.\Z")
 _NEVER = re.compile("mr|mrs|ms|mx|dr|prof|st|mt|vs|cf|figs?|vol|pp|ca|approx|mme|mlle|sra|srta|sr|dra|hr|fr|bzw|nr")
 _BEFORE_SMALL = re.compile("etc|jr|inc|ltd|co|corp|al|usw|usf")
 """Abbreviations that end a sentence only before a capital."""
-_LINE = re.compile(r"\n")
-_PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 
 _NEAR = 24
 """Characters that are looked at on both sides of a point."""
@@ -44,18 +43,14 @@ _KEPT = 512
 
 
 def _find_sentences(text: str, begins_line: bool) -> Iterator[int]:
-    at, says = 0, False
+    end, has_content = 0, False
     for match in _SENTENCE.finditer(text):
-        says = says or _CONTENT.search(text, at, match.end()) is not None
-        at = match.end()
-        if not says:
-            continue
-        end = match.end()
+        begin, end = end, match.end()
+        has_content = has_content or _CONTENT.search(text, begin, end) is not None
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
-        if match["open"] == "." and _is_abbreviation(before, text[end : end + _NEAR]):
-            continue
-        says = False
-        yield at
+        if has_content and not (match["open"] == "." and _is_abbreviation(before, text[end : end + _NEAR])):
+            has_content = False
+            yield end
 
 
 def _is_abbreviation(text: str, following: str) -> bool:
@@ -69,23 +64,19 @@ def _is_abbreviation(text: str, following: str) -> bool:
     return _NEVER.fullmatch(word) is not None or (len(word) == 1 and word.isalpha() and word != "i")
 
 
-def _find_before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
-    """Return what finds the ends of units that stand before such a border, if something does."""
-
-    def ends(text: str, _begins_line: bool) -> Iterator[int]:
-        begin = 0
-        for match in border.finditer(text):
-            unit, begin = text[begin : match.start()], match.start()
-            if unit.strip():
-                yield begin
-
-    return ends
+def _find_borders(border: re.Pattern[str], text: str, _begins_line: bool) -> Iterator[int]:
+    """Yield the ends of units, which stand before such a border."""
+    begin = 0
+    for match in border.finditer(text):
+        unit, begin = text[begin : match.start()], match.start()
+        if unit.strip():
+            yield begin
 
 
 _ENDS: dict[Quantity, Callable[[str, bool], Iterator[int]]] = {
     "sentences": _find_sentences,
-    "lines": _find_before(_LINE),
-    "paragraphs": _find_before(_PARAGRAPH),
+    "lines": partial(_find_borders, re.compile(r"\n")),
+    "paragraphs": partial(_find_borders, re.compile(r"\n[^\S\n]*\n")),
 }
 """Where units end in a text; the last may need what follows it to be sure."""
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from termchat.decoding.constraint import Constraint, Kind
+from termchat.decoding.constraint import Constraint, TextError
 from termchat.decoding.constraint_check import (
     END_BYTE,
     Exact,
@@ -23,8 +23,7 @@ from termchat.decoding.constraint_check import (
     parse_exactly,
 )
 from termchat.decoding.deadline import interrupt_after
-from termchat.decoding.partial_json import PartialDocument, Standing, shown_path
-from termchat.decoding.text_error import TextError
+from termchat.decoding.partial_json import PartialDocument, shown_path
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -59,18 +58,20 @@ class AllowedBytes(NamedTuple):
 def verdict_on(constraint: Constraint, data: bytes) -> Judgement:
     """Judge a reply that is over. It never raises."""
     try:
-        return _on_json(constraint, data) if constraint.kind == "json_schema" else _on_text(constraint, data)
+        return _judge_json(constraint, data) if constraint.kind == "json_schema" else _judge_text(constraint, data)
     except NotChecked as reason:
         return Judgement("unknown", str(reason))
     except TextError as fault:
         return Judgement("unknown", f"the constraint cannot be used: {fault}")
 
 
-def _on_text(constraint: Constraint, data: bytes) -> Judgement:
-    followed = _make_follower(constraint)
+def _judge_text(constraint: Constraint, data: bytes) -> Judgement:
+    followed = _follow_constraint(constraint)
     fits = followed.follow_bytes(data)
     if fits < len(data):
-        return Judgement("invalid", f"{_read_character(data, fits)} does not fit")
+        before, rest = data[:fits].decode("utf-8", "replace"), data[fits : fits + 4].decode("utf-8", "replace")
+        shown = json.dumps(rest[:1], ensure_ascii=False)
+        return Judgement("invalid", f"{shown} at character {len(before) + 1} does not fit")
     if followed.matcher.is_accepting():
         return Judgement("valid")
     after = _read_allowed(followed.matcher)
@@ -78,22 +79,15 @@ def _on_text(constraint: Constraint, data: bytes) -> Judgement:
 
 
 def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
-    """What may follow these bytes; None where they do not fit, or where that is not known without the vocabulary."""
+    """Find the bytes that may follow these; None if these do not fit, or only the vocabulary could tell."""
     try:
-        followed = _make_follower(constraint)
+        followed = _follow_constraint(constraint)
         return _read_allowed(followed.matcher) if followed.follow_bytes(data) == len(data) else None
     except (NotChecked, TextError):
         return None
 
 
-def _where_it_ends(at: Standing) -> str:
-    place = shown_path(at.path)
-    if at.next_value:
-        return f"ends before a value ({place})" if place else "ends before a value"
-    return f"ends inside {at.inside}" + (f" ({place})" if place else "")
-
-
-def _on_json(constraint: Constraint, data: bytes) -> Judgement:
+def _judge_json(constraint: Constraint, data: bytes) -> Judgement:
     text = data.decode("utf-8", "replace")
     try:
         value = parse_exactly(text, _once_each)
@@ -104,7 +98,10 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
         any_json = LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})
         followed = _follow_grammar(any_json)
         if followed.follow_bytes(data) == len(data) and not followed.matcher.is_accepting():
-            return Judgement("incomplete", _where_it_ends(PartialDocument().find_standing(text)))
+            at = PartialDocument().find_standing(text)
+            where = "before a value" if at.coming.startswith("a value") else f"inside {at.inside}"
+            place = shown_path(at.path)
+            return Judgement("incomplete", f"ends {where}" + (f" ({place})" if place else ""))
         return Judgement("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
     except TextError as error:
         return Judgement("invalid", f"not JSON: {error.message}")
@@ -143,7 +140,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @lru_cache(8)
 def _make_validator(text: str) -> Any:
-    """Return the validator of a schema.
+    """Make the validator of a schema.
 
     Raises:
         TextError: it is no schema.
@@ -179,7 +176,7 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
 
 
 def _string_rule(keyword: str, fault: str) -> Any:
-    """Return the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
+    """Make the rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
     def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "string") and not _matches_rule(keyword, rule, value):
@@ -236,7 +233,7 @@ def _matches_rule(keyword: str, rule: str, text: str) -> bool:
 
 
 def format_json(text: str) -> str | None:
-    """JSON with a line for each value; None where the text is not JSON."""
+    """Format JSON with a line for each value; None where the text is not JSON."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -244,7 +241,7 @@ def format_json(text: str) -> str | None:
 
 
 def described_bytes(after: AllowedBytes) -> str:
-    """`"name"`, `0-9, - or the end`, `any text`: what may follow, as people read it."""
+    """Describe what may follow: `"name"`, `0-9 - or the end`, `any character`."""
     if after.forced:
         return json.dumps(after.forced.decode("utf-8", "replace"), ensure_ascii=False)
     ranges: list[list[int]] = []
@@ -255,8 +252,7 @@ def described_bytes(after: AllowedBytes) -> str:
             ranges.append([byte, byte])
     if sum(high - low + 1 for low, high in ranges if high < 128) > _MANY:
         missing = [byte for byte in range(32, 127) if byte not in after.allowed]
-        shown = "any character" + (f" but {' '.join(map(_show_byte, missing))}" if missing else "")
-        parts = [shown]
+        parts = ["any character" + (f" but {' '.join(map(_show_byte, missing))}" if missing else "")]
     else:
         spaces = all(byte in after.allowed for byte in b"\t\n\r ")
         parts = ["white space"] if spaces else []
@@ -277,12 +273,6 @@ _NAMED = {9: "tab", 10: "newline", 13: "return", 32: "space", 44: '","'}
 
 def _show_byte(byte: int) -> str:
     return _NAMED.get(byte) or (chr(byte) if 32 < byte < 127 else f"0x{byte:02x}")
-
-
-def _read_character(data: bytes, at: int) -> str:
-    before = data[:at].decode("utf-8", "replace")
-    rest = data[at : at + 4].decode("utf-8", "replace")[:1]
-    return f"{json.dumps(rest, ensure_ascii=False)} at character {len(before) + 1}"
 
 
 class _Followed:
@@ -309,24 +299,23 @@ class _Followed:
 
 
 def _read_allowed(matcher: LLMatcher) -> AllowedBytes:
+    """Read what a matcher allows next."""
     import numpy as np
 
-    may_end = bool(matcher.is_accepting())
-    forced = bytes(matcher.compute_ff_bytes())
+    may_end, forced = bool(matcher.is_accepting()), bytes(matcher.compute_ff_bytes())
     bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:END_BYTE]
-    allowed = bytes(np.flatnonzero(bits).tolist())
-    return AllowedBytes(allowed, forced, may_end)
+    return AllowedBytes(bytes(np.flatnonzero(bits).tolist()), forced, may_end)
 
 
-def _make_follower(constraint: Constraint) -> _Followed:
-    """Return the matcher of a constraint.
+def _follow_constraint(constraint: Constraint) -> _Followed:
+    """Make the matcher of a constraint.
 
     Raises:
         NotChecked, TextError: it has none.
     """
-    grammar = _check_grammar(constraint.kind, constraint.text)
+    grammar = _check_once(constraint)
     if isinstance(grammar, TextError):
-        raise grammar
+        raise grammar.with_traceback(None)
     followed = _follow_grammar(grammar)
     if followed.refusal:
         named = constraint.kind in ("gbnf", "lark") and "<" in constraint.text
@@ -335,12 +324,12 @@ def _make_follower(constraint: Constraint) -> _Followed:
 
 
 @lru_cache(8)
-def _check_grammar(kind: Kind, text: str) -> str | TextError:
+def _check_once(constraint: Constraint) -> str | TextError:
     """Return the grammar of a constraint, or its fault."""
     try:
-        return check(Constraint(kind, text))
-    except TextError as error:
-        return error
+        return check(constraint)
+    except TextError as fault:
+        return fault
 
 
 @lru_cache(256)

@@ -1,5 +1,5 @@
-"""Figures of several replies to one prompt, updated with each token: how likely and how varied each reply is, and how alike
-they are.
+"""Figures of several replies to one prompt, updated with each token: how likely and how varied each reply is, how alike they
+are, and where they part.
 
 All of it counts tokens, not words. A figure that is not known is None: `logprobs` and entropies are absent from replies that
 were written elsewhere.
@@ -8,10 +8,11 @@ were written elsewhere.
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
-
-from termchat.decoding.token_trie import TokenTrie
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 DISTINCT = (1, 2, 3)
 """The lengths of the n-grams that distinct-n counts."""
@@ -21,6 +22,89 @@ OVERLAP = 3
 
 _LEAST_MEAN = -700.0
 """No model's; the exponential of more than that is no float."""
+
+
+class TrieStretch(NamedTuple):
+    """A run of tokens that the same walks took; it ends where these part, or where one of them has no more tokens.
+
+    `level` is the number of runs before it, `begin` the number of tokens before its `ids`. `last`: no other run follows the
+    same one after it. The `over` of its `walks` have no further token.
+    """
+
+    level: int
+    begin: int
+    ids: Sequence[int]
+    walks: tuple[int, ...]
+    last: bool
+    over: tuple[int, ...]
+
+
+class TokenTrie:
+    """The tokens of several replies to one prompt as a trie: common beginnings are there once. A node is a `TrieStretch`."""
+
+    def __init__(self) -> None:
+        self._ids: dict[int, array[int]] = {}
+
+    def ids(self, walk: int) -> Sequence[int]:
+        """Return all tokens of a walk; () if it is unknown."""
+        return self._ids.get(walk, ())
+
+    def add(self, walk: int) -> None:
+        """Add a walk without tokens, unless it is known."""
+        self._ids.setdefault(walk, array("i"))
+
+    def append(self, walk: int, id: int) -> None:
+        """Append a token to a walk, which is added where it is unknown."""
+        self.add(walk)
+        self._ids[walk].append(id)
+
+    def stretches(self) -> Iterator[TrieStretch]:
+        """Yield every run, each before those that follow it, and these by their first walks."""
+        return self._follow([walk for walk in sorted(self._ids) if self._ids[walk]], 0, 0)
+
+    def _follow(self, walks: Sequence[int], begin: int, level: int) -> Iterator[TrieStretch]:
+        """Yield the runs of walks that are alike before their token `begin`, and what follows these runs."""
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for walk in walks:
+            groups[self._ids[walk][begin]].append(walk)
+        for number, group in enumerate(groups.values(), 1):
+            end = _count_common([self._ids[walk] for walk in group])
+            going = [walk for walk in group if len(self._ids[walk]) > end]
+            over = tuple(walk for walk in group if len(self._ids[walk]) == end)
+            ids = self._ids[group[0]][begin:end]
+            yield TrieStretch(level, begin, ids, tuple(group), number == len(groups), over)
+            yield from self._follow(going, end, level + 1)
+
+    def parted(self, a: int, b: int) -> int | None:
+        """Return the number of tokens before two walks differ; None while one begins as the other is."""
+        one, other = self._ids[a], self._ids[b]
+        common = _count_common([one, other])
+        return common if common < min(len(one), len(other)) else None
+
+    @property
+    def first_parted(self) -> int | None:
+        """The number of tokens that all have in common before the first two differ; None while no two do."""
+        return next((stretch.begin for stretch in self.stretches() if not stretch.last), None)
+
+    @property
+    def different(self) -> int:
+        """The number of different replies: walks with the same tokens count once."""
+        return len({ids.tobytes() for ids in self._ids.values()})
+
+    @property
+    def shared(self) -> float | None:
+        """The share of all tokens that stand in a beginning which another walk has, too; None where there are no tokens."""
+        tokens = sum(map(len, self._ids.values()))
+        alone = sum(len(stretch.ids) for stretch in self.stretches() if len(stretch.walks) == 1)
+        return 1 - alone / tokens if tokens else None
+
+
+def _count_common(rows: Sequence[array[int]]) -> int:
+    """Count the tokens that all rows begin with."""
+    low, high = min(rows), max(rows)
+    if low == high:
+        return len(low)
+    return bisect_left(range(len(low)), True, key=lambda at: low[: at + 1] != high[: at + 1])
 
 
 class WalkFigures:
@@ -38,7 +122,7 @@ class WalkFigures:
         self._last: tuple[int, ...] = ()
 
     def append_token(self, id: int, logprob: float | None, entropy: float | None) -> None:
-        """The next token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
+        """Add a token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
         self.tokens += 1
         self.sum_logprob = _add_known(self.sum_logprob, logprob)
         self._entropies = _add_known(self._entropies, entropy)
@@ -63,7 +147,7 @@ class WalkFigures:
         return self._compute_mean(self._entropies)
 
     def count_distinct(self, n: int) -> float | None:
-        """Return the share of distinct n-grams; None before the first one."""
+        """Return the share of different n-grams; None without one."""
         return len(self._seen[n]) / (self.tokens - n + 1) if self.tokens >= n else None
 
     def _compute_mean(self, total: float | None) -> float | None:
@@ -85,17 +169,17 @@ class GroupFigures:
             self.add(walk)
 
     def add(self, walk: int) -> None:
-        """A walk without tokens yet; one that is there already stays as it is."""
+        """Add a walk without tokens, unless it is known."""
         if walk not in self.of:
             self.of[walk] = WalkFigures()
             self.trie.add(walk)
 
     def append_token(self, walk: int, id: int, logprob: float | None, entropy: float | None) -> None:
-        """The next token of a walk: see `WalkFigures.append`."""
+        """Append a token to a walk: see `WalkFigures.append_token`."""
         self.add(walk)
         self.of[walk].append_token(id, logprob, entropy)
-        self.trie.append_token(walk, id)
-        gram = tuple(self.trie.list_ids(walk)[-OVERLAP:])
+        self.trie.append(walk, id)
+        gram = tuple(self.trie.ids(walk)[-OVERLAP:])
         if len(gram) < OVERLAP:
             return
         counts = self._counts[gram]
@@ -122,9 +206,7 @@ class GroupFigures:
 
 
 def _second_highest(counts: dict[int, int]) -> int:
-    """Return the second highest count: each walk's n-gram is there so often in another walk, or as often as in the walk
-    itself.
-    """
+    """Return the second highest count: an n-gram of each walk is so often in another walk, or as often as in itself."""
     return sorted(counts.values())[-2] if len(counts) > 1 else 0
 
 

@@ -19,16 +19,17 @@ from termchat.decoding.arithmetic import (
     Logits,
     Situation,
     Surviving,
+    compute_probabilities,
+    count_window,
     find_floor,
     logf,
-    sum_nucleus,
-    compute_probabilities,
     softmax,
+    sum_nucleus,
     temperature,
-    count_window,
 )
 from termchat.decoding.biases import BANNED
 from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.draw import draw
 from termchat.decoding.records import Explanation, Misfit, Penalised, Remedy, StageEffect, TokenBias
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stage_state import state_of
@@ -54,7 +55,7 @@ def explain_token(
     after_chain: bool = False,
     misfit: Misfit | None = None,
 ) -> Explanation:
-    """Everything about `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
+    """Explain `token` where the model gave `logits`, shape (n_vocab,), after the ids `past`.
 
     `seed` and `step` are those of the dice; `name` makes a label of an id. `state` is the step's (`stage_state`), `dry` what
     DRY takes from tokens under these settings (`Situation`), `biases` what the logit biases come to. A constraint has `allowed`
@@ -81,7 +82,7 @@ def explain_token(
         logprob=float(own[token]) - highest - mass,
         rank=int(np.count_nonzero(logits > logits[token])),
         probability=0.0 if final is None else final,
-        noise=float(asked.draw_noise(np.array([token], np.int32))[0]),
+        noise=float(dice.draw_gumbel(seed, step, np.array([token], np.int32))[0]),
         stages=stages,
         removed_by=next((stage.name for stage in stages[:-1] if stage.cut), None),
         penalised=penalised,
@@ -125,14 +126,12 @@ class _Step(NamedTuple):
             return rows | self._run_stages(settings, self.whole)
         if self.after_chain:
             after = rows | self._run_stages(settings, self.whole)
-            left = self._keep_fitting(_last_row(after), self.allowed)
+            left = _last_row(after).drop_masked()
+            left = left.keep_only(self.allowed[left.ids])
             if len(left.ids):
                 return after | {GRAMMAR: left}
-        fitting = self._keep_fitting(self.whole, self.allowed)
+        fitting = self.whole.keep_only(self.allowed & np.isfinite(self.whole.logits))
         return rows | {GRAMMAR: fitting} | self._run_stages(settings, fitting)
-
-    def _keep_fitting(self, row: Surviving, allowed: NDArray[np.bool_]) -> Surviving:
-        return row.keep_only(allowed[row.ids] & np.isfinite(row.logits))
 
     def _run_stages(self, settings: SamplerSettings, row: Surviving) -> Rows:
         rows = {}
@@ -143,16 +142,10 @@ class _Step(NamedTuple):
             rows[stage.name] = row.keep_only(np.isfinite(row.logits) | masked[row.ids])
         return rows
 
-    def draw_noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the noise of these tokens, shape (n,)."""
-        return dice.draw_gumbel(self.seed, self.step, ids)
-
     def find_winner(self, rows: Rows) -> int:
         """Return the token that the dice take of the last row."""
         row = _last_row(rows)
-        scores = row.logits.astype(np.float64)
-        scores -= scores.max()
-        return int(row.ids[(scores + self.draw_noise(row.ids)).argmax()])
+        return draw(row.ids, row.logits, self.seed, self.step).id
 
 
 def _last_row(rows: Rows) -> Surviving:
@@ -172,9 +165,7 @@ def _list_effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
     """Return the effect of each stage, then of the dice."""
     effects = []
     alive = True
-    for name, row in rows.items():
-        if name == _MODEL:
-            continue
+    for name, row in [*rows.items()][1:]:
         place = row.find_place(token)
         logit = probability = None
         if place is not None:
@@ -201,7 +192,7 @@ def _find_penalties(rows: Rows, token: int, seen: Sequence[int], count: int) -> 
 
 
 def _list_remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
-    """First what keeps the token, stage by stage; then the temperature at which it wins; then doing without a penalty."""
+    """Find what keeps the token, stage by stage; then the temperature at which it wins; then the penalty to do without."""
     remedies: list[Remedy] = []
     turned = settings
     rows = asked.run_chain(turned)
@@ -310,7 +301,7 @@ def _winning_temperature(asked: _Step, row: Surviving, token: int, present: floa
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
     """
     knob = KNOBS["temperature"]
-    low, high = _find_interval(row, asked.draw_noise(row.ids), token)
+    low, high = _find_interval(row, dice.draw_gumbel(asked.seed, asked.step, row.ids), token)
     low, high = max(low, knob.gap), min(high, knob.high)
     upward = present - low < high - present
     near, far, end = (low, high, knob.high) if upward else (high, low, knob.low)
@@ -349,17 +340,16 @@ def _find_interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tu
 def _without_penalty(asked: _Step, token: int, settings: SamplerSettings) -> list[Remedy]:
     """Return the first penalty without which, all else as it is, the token is kept where it was cut, or wins."""
     kept = _last_row(asked.run_chain(settings)).find_place(token) is not None
-    tries: list[tuple[str, float, _Step]] = []
+    tries: list[tuple[str, float, _Step, SamplerSettings]] = []
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:
-        tries.append((LOGIT_BIAS, 0.0, asked.without_bias(token)))
+        tries.append((LOGIT_BIAS, 0.0, asked.without_bias(token), settings))
     for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
-        off = KNOBS[name].off
-        assert isinstance(off, (int, float))
+        off = float(KNOBS[name].off)  # type: ignore[arg-type]
         if getattr(settings, name) != off:
-            tries.append((name, float(off), asked))
-    for name, value, step in tries:
-        rows = step.run_chain(settings if name == LOGIT_BIAS else _turn_knob(settings, name, value))
+            tries.append((name, off, asked, _turn_knob(settings, name, off)))
+    for name, value, step, turned in tries:
+        rows = step.run_chain(turned)
         wins = step.find_winner(rows) == token
         if wins or (not kept and _last_row(rows).find_place(token) is not None):
             return [Remedy(name, "=", value, wins)]

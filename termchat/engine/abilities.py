@@ -20,56 +20,36 @@ Feature = Literal[
 ]  # fmt: skip
 """What one engine can do and another cannot. Every engine loads, generates and cancels."""
 
-FEATURES: dict[Feature, str] = {
-    "render": "apply the model's chat template",
-    "tokenize": "show the tokens of a text",
-    "continue": "continue from a token",
-    "raw": "complete a text without a chat template",
-    "adjust": "change knobs while a reply runs",
-    "pause": "pause a reply",
-    "step": "draw one token at a time",
-    "force": "force a token",
-    "seeds": "redraw with the same dice",
-    "bias": "ban or boost tokens",
-    "constrain": "constrain replies",
-    "inspect": "inspect a past position",
-    "explain": "explain why a token was not drawn",
-    "score": "redraw a whole reply with different knobs",
-    "walks": "make several replies at once",
-    "beams": "search with beams",
-    "drafts": "draft tokens",
-    "stages": "show what each stage of the chain left",
-    "exact": "make a reply again bit for bit",
-}
-"""Each feature as a verb: "this engine cannot …"."""
-
-ALL_FEATURES = frozenset(FEATURES)
-
 Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks", "batches", "exact"]
 """The abilities that are there or not, and that features need."""
 
-_NEEDED: dict[Feature, tuple[Ability, ...]] = {
-    "render": ("tokenizer",),
-    "tokenize": ("tokenizer",),
-    "continue": ("ids",),
-    "raw": ("ids",),
-    "adjust": ("ids",),  # an engine that begins anew goes on from the ids that are there
-    "pause": ("ids",),  # so it does behind a pause, a step, or a token that is forced
-    "step": ("ids",),
-    "force": ("ids",),
-    "seeds": ("ids", "client_draw"),
-    "bias": ("ids", "tokenizer"),
-    "constrain": ("grammar",),
-    "inspect": ("ids", "rewind"),
-    "explain": ("ids", "rewind"),  # an engine that draws there tells less: nothing of its chain
-    "score": ("ids", "client_draw", "rewind"),
-    "walks": ("ids", "walks"),
-    "beams": ("ids", "client_draw", "batches"),
-    "drafts": ("ids", "client_draw", "batches"),
-    "stages": ("ids", "client_draw"),
-    "exact": ("exact",),
+_FEATURES: dict[Feature, tuple[str, tuple[Ability, ...]]] = {
+    "render": ("apply the model's chat template", ("tokenizer",)),
+    "tokenize": ("show the tokens of a text", ("tokenizer",)),
+    "continue": ("continue from a token", ("ids",)),
+    "raw": ("complete a text without a chat template", ("ids",)),
+    "adjust": ("change knobs while a reply runs", ("ids",)),  # an engine that begins anew goes on from the ids
+    "pause": ("pause a reply", ("ids",)),  # so it does behind a pause, a step, or a token that is forced
+    "step": ("draw one token at a time", ("ids",)),
+    "force": ("force a token", ("ids",)),
+    "seeds": ("redraw with the same dice", ("ids", "client_draw")),
+    "bias": ("ban or boost tokens", ("ids", "tokenizer")),
+    "constrain": ("constrain replies", ("grammar",)),
+    "inspect": ("inspect a past position", ("ids", "rewind")),
+    "explain": ("explain why a token was not drawn", ("ids", "rewind")),  # an engine that draws there tells less
+    "score": ("redraw a whole reply with different knobs", ("ids", "client_draw", "rewind")),
+    "walks": ("make several replies at once", ("ids", "walks")),
+    "beams": ("search with beams", ("ids", "client_draw", "batches")),
+    "drafts": ("draft tokens", ("ids", "client_draw", "batches")),
+    "stages": ("show what each stage of the chain left", ("ids", "client_draw")),
+    "exact": ("make a reply again bit for bit", ("exact",)),
 }
-"""The abilities that a feature needs, the one that tells most of an engine first."""
+"""Each feature as a verb, and the abilities that it needs, the one that tells most of an engine first."""
+
+FEATURES: dict[Feature, str] = {feature: verb for feature, (verb, _) in _FEATURES.items()}
+"""Each feature as a verb: "this engine cannot …"."""
+
+ALL_FEATURES = frozenset(FEATURES)
 
 _LACKS: dict[Ability, str] = {
     "ids": "it is text only",
@@ -121,12 +101,12 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     larger_context: str = "load the model with a larger --context"
 
     def list_features(self) -> frozenset[Feature]:
-        """What can be done with it."""
-        return frozenset(feature for feature in _NEEDED if self.find_lacking(feature) is None)
+        """Return all that can be done with it."""
+        return frozenset(feature for feature in _FEATURES if self.find_lacking(feature) is None)
 
     def find_lacking(self, feature: Feature) -> Ability | None:
-        """Return the ability that a feature needs and that is not there; None where nothing is missing."""
-        return next((ability for ability in _NEEDED[feature] if not getattr(self, ability)), None)
+        """Return the first ability that a feature needs and the engine lacks; None where nothing is missing."""
+        return next((ability for ability in _FEATURES[feature][1] if not getattr(self, ability)), None)
 
     @property
     def manner(self) -> str:
@@ -198,9 +178,8 @@ class Refused(NamedTuple):
 def find_refusal(
     feature: Feature, offers: Collection[Feature], abilities: EngineAbilities | None = None, name: str = "this engine"
 ) -> Refused | None:
-    """Explain why an engine that `offers` these features lacks this one; None if it has it. `abilities` are those of its
-    model, if known, `name` is its name.
-    """
+    """Return why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of
+    its model, as far as they are known, and `name` is its name."""
     if feature in offers:
         return None
     lack = abilities.find_lacking(feature) if abilities is not None else None
@@ -209,9 +188,7 @@ def find_refusal(
 
 
 def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: str) -> dict[str, Refused]:
-    """Find the knobs whose values exceed the range of the engine of that name, with reasons; knobs that it lacks are not
-    included.
-    """
+    """Return why the engine of that name refuses values of knobs, by knob; knobs that it lacks are left out."""
     found: dict[str, Refused] = {}
     for knob in abilities.ranges:
         set_to = getattr(settings, knob)
@@ -222,7 +199,7 @@ def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: s
 
 
 def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why a knob cannot have a value, or a token a bias; None where it can."""
+    """Return why a knob cannot have a value, or a token a bias; None where it can."""
     if knob not in abilities.ranges or value == biases.BANNED:
         return None
     low, high = abilities.ranges[knob]
@@ -232,7 +209,7 @@ def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str
 
 
 def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why replies cannot match a constraint, where they can match others; None where they can."""
+    """Return why replies cannot match a constraint, where they can match others; None where they can."""
     if constraint.kind not in abilities.constraints:
         why = f"follow a {constraint.kind} constraint: it takes {_join_names(abilities.constraints)}"
     elif constraint.after_chain and not abilities.client_draw:
@@ -243,7 +220,7 @@ def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name:
 
 
 def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) -> Refused | None:
-    """Why a condition cannot be looked at; None where it can."""
+    """Return why a condition cannot be looked at; None where it can."""
     if not isinstance(condition, Threshold) or condition.measure not in abilities.untold:
         return None
     return Refused(
@@ -252,7 +229,7 @@ def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) ->
 
 
 def who_can(feature: Feature) -> str:
-    """Which engines can do a thing, as a hint."""
+    """Return which engines can do a thing, as a hint."""
     able = [name for name, abilities in _KNOWN if feature in abilities.list_features()]
     if "a llama-server" in able:  # however it is drawn
         able.remove("a llama-server drawn here")
@@ -260,7 +237,7 @@ def who_can(feature: Feature) -> str:
 
 
 def most_of(address: EngineAddress) -> EngineAbilities:
-    """Find the best possible abilities of an engine from its address."""
+    """Return the most that an engine at this address can do."""
     if not address.is_server:
         return LOCAL
     found = of_server(address.kind or "llama-server", address) or LLAMA_SERVER
@@ -268,7 +245,7 @@ def most_of(address: EngineAddress) -> EngineAbilities:
 
 
 def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | None:
-    """What a server of this kind can do, drawn as its address says; None where that is not known before it is asked."""
+    """Return the abilities of a server of this kind, drawn as its address says; None where only the server knows."""
     both = _OF_SERVERS.get(kind)
     return both[address.draws == "server"] if both is not None else None
 

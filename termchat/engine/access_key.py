@@ -37,7 +37,13 @@ def read_key(address: EngineAddress) -> str:
             "would get its key unencrypted over http://",
             "use https:// or an ssh tunnel, or set insecure_key = true for a network you trust",
         )
-    return {"key_env": _of_variable, "key_file": _of_file, "key_keyring": _of_keyring}[sources[0]](address)
+    text, place = {"key_env": _read_variable, "key_file": _read_file, "key_keyring": _read_keyring}[sources[0]](address)
+    key = text.strip()
+    if not _KEY.fullmatch(key):
+        raise _refuse_key(
+            address, f"has no valid key in {place}", "a key is one line of printable ASCII without spaces"
+        )
+    return key
 
 
 def key_source(address: EngineAddress) -> str:
@@ -54,14 +60,14 @@ def _refuse_key(address: EngineAddress, what: str, hint: str) -> EngineError:
     return EngineError("key", f"the engine {address.shown} {what}", hint)
 
 
-def _of_variable(address: EngineAddress) -> str:
+def _read_variable(address: EngineAddress) -> tuple[str, str]:
     name = address.key_env
     if not os.environ.get(name):
         raise _refuse_key(address, f"needs a key: the variable {name} is not set", f"export {name}=…")
-    return _check_key(address, os.environ[name], f"the variable {name}")
+    return os.environ[name], f"the variable {name}"
 
 
-def _of_file(address: EngineAddress) -> str:
+def _read_file(address: EngineAddress) -> tuple[str, str]:
     path = Path(address.key_file).expanduser()
     try:
         with regular_files.opened(path) as file:
@@ -75,10 +81,10 @@ def _of_file(address: EngineAddress) -> str:
     except OSError as error:
         why = regular_files.problem(error)
         raise _refuse_key(address, f"has a key file that cannot be read: {path}: {why}", "correct key_file") from None
-    return _check_key(address, data.decode("utf-8", "replace"), str(path))
+    return data.decode("utf-8", "replace"), str(path)
 
 
-def _of_keyring(address: EngineAddress) -> str:
+def _read_keyring(address: EngineAddress) -> tuple[str, str]:
     try:
         import keyring
     except ImportError:
@@ -86,22 +92,13 @@ def _of_keyring(address: EngineAddress) -> str:
             address, "has its key in a keyring, and the package keyring is not installed", "pip install keyring"
         ) from None
     try:
-        found = keyring.get_password(address.key_keyring, address.shown)
+        key = keyring.get_password(address.key_keyring, address.shown)
     except Exception as error:  # noqa: BLE001 - each backend has errors of its own
         why = type(error).__name__
         raise _refuse_key(
             address, f"has its key in a keyring that cannot be read: {why}", "unlock it, and retry"
         ) from None
-    if not found:
+    if not key:
         how = f"keyring set {shlex.quote(address.key_keyring)} {shlex.quote(address.shown)}"
         raise _refuse_key(address, "has no key in the keyring", how)
-    return _check_key(address, found, "the keyring")
-
-
-def _check_key(address: EngineAddress, text: str, place: str) -> str:
-    key = text.strip()
-    if not _KEY.fullmatch(key):
-        raise _refuse_key(
-            address, f"has no valid key in {place}", "a key is one line of printable ASCII without spaces"
-        )
-    return key
+    return key, "the keyring"

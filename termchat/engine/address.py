@@ -112,12 +112,12 @@ HERE = EngineAddress()
 
 
 def name_model(model: str) -> str:
-    """What to call a model of an engine elsewhere: some are called by their file."""
+    """Return a short name for a model of an engine elsewhere: some are called by their file."""
     return model.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if model.endswith(".gguf") else model
 
 
 def is_url(text: str) -> bool:
-    """Return whether it is meant as the URL of an engine, right or wrong, and not as a name or a path."""
+    """Return whether a text is meant as the URL of an engine, right or wrong, and not as a name or a path."""
     return text.partition("://")[0].lower() in SCHEMES and "://" in text
 
 

@@ -26,7 +26,7 @@ RPC = "RPC"
 
 
 def check(address: EngineAddress, within: float = 10.0) -> Checkup:
-    """Probe an engine, for about so many seconds at most."""
+    """Ask an engine for its kind and its models, for at most about so many seconds."""
     try:
         return _checked_server(address, within) if address.scheme != "ssh" else _checked_ssh(address, within)
     except EngineError as error:
@@ -73,7 +73,7 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
             _await_answer(engine, Tokenize("a"), None, end)
             times.append(monotonic() - begin)
         return Checkup(
-            address, version=getattr(engine, "there", ""), library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
+            address, version=engine.there, library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
             round_trip=median(times),
         )  # fmt: skip
     finally:
@@ -81,7 +81,7 @@ def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
 
 
 def _await_answer(engine: Engine, command: Command, kind: type[T] | None, end: float) -> T:
-    """Return the answer, of whatever kind where none is wanted.
+    """Ask, and return the answer; of any kind if `kind` is None.
 
     Raises:
         EngineError: there is another one, or none in time.

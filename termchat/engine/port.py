@@ -199,10 +199,6 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     spec: ModelSpec
 
 
-class Unload(msgspec.Struct, frozen=True, tag=True):
-    """Unload the model and free its memory. Answer: `Unloaded`."""
-
-
 class LoadDraft(msgspec.Struct, frozen=True, tag=True):
     """Load a second model beside the one that is loaded, to draft for it, in place of the one that drafted; None: none drafts
     any more. It stays until another model is loaded. A reply that runs uses it from its next draft on.
@@ -350,7 +346,13 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     largest_change: float | None = None
 
 
-class Adjust(msgspec.Struct, frozen=True, tag=True):
+class _Steering(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that steers the `reply` with this number; None: all that run."""
+
+    reply: int | None = None
+
+
+class Adjust(_Steering, frozen=True, tag=True):
     """Other settings from the next token on, for the reply that is running. No answer but the `Settings` record, and a
     `Paused` where it waits. A constraint that is another one than before begins with the next token. `draft` None leaves it as
     it is."""
@@ -360,25 +362,20 @@ class Adjust(msgspec.Struct, frozen=True, tag=True):
     origin: dict[str, str] = {}
     constraint: Constraint | None = None
     draft: DraftSettings | None = None
-    reply: int | None = None
 
 
-class Pause(msgspec.Struct, frozen=True, tag=True):
+class Pause(_Steering, frozen=True, tag=True):
     """Wait before the next token of the running reply. Answer: `Paused`, with the reply's number."""
 
-    reply: int | None = None
 
-
-class Resume(msgspec.Struct, frozen=True, tag=True):
+class Resume(_Steering, frozen=True, tag=True):
     """Resume a paused reply."""
-
-    reply: int | None = None
 
 
 Unit = Literal["token", "line", "sentence"]
 
 
-class Step(msgspec.Struct, frozen=True, tag=True):
+class Step(_Steering, frozen=True, tag=True):
     """Resume a paused reply for one token, or to the end of the line or sentence. Answer: `Paused` again, or the end.
 
     A line ends with a token that holds a newline, a sentence where `decoding.units` says, with the token that comes next known.
@@ -386,28 +383,22 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     """
 
     unit: Unit = "token"
-    reply: int | None = None
 
 
-class Force(msgspec.Struct, frozen=True, tag=True):
+class Force(_Steering, frozen=True, tag=True):
     """Force the next tokens of the running reply; their records say `forced`. A paused reply takes them and pauses again.
     Thresholds and counts ignore them. Ids outside the vocabulary are not taken. Answer: the `Token` records.
     """
 
     ids: list[int]
-    reply: int | None = None
 
 
-class EndThinking(msgspec.Struct, frozen=True, tag=True):
+class EndThinking(_Steering, frozen=True, tag=True):
     """Force the end of the running reply's thoughts, so that the answer follows. While it does not think, it does nothing."""
 
-    reply: int | None = None
 
-
-class Cancel(msgspec.Struct, frozen=True, tag=True):
+class Cancel(_Steering, frozen=True, tag=True):
     """End the running reply; its `Finished` says `user`. Without one it does nothing."""
-
-    reply: int | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True):
@@ -460,7 +451,7 @@ class Score(msgspec.Struct, frozen=True, tag=True):
 
 
 SteerReply = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
-"""Commands that steer the `reply` with this number; None: all that run."""
+"""Commands to a running reply, obeyed before its next token; without a `reply` they are for all."""
 
 
 class Join(msgspec.Struct, frozen=True, tag=True):
@@ -489,24 +480,10 @@ class Check(msgspec.Struct, frozen=True, tag=True):
     constraint: Constraint
 
 
-Command = (
-    Load
-    | LoadDraft
-    | MeasureBatches
-    | Unload
-    | Probe
-    | Render
-    | Tokenize
-    | Describe
-    | Spell
-    | Generate
-    | Keep
-    | Steer
-    | Inspect
-    | Explain
-    | Score
-    | Check
-)
+Question = Render | Tokenize | Describe | Spell | Inspect | Explain | Score | Check
+"""Questions: commands answered between the tokens of a running reply, too, that change nothing (`LoadDraft` does)."""
+
+Command = Load | LoadDraft | MeasureBatches | Probe | Generate | Keep | Steer | Question
 
 # --- what is answered ------------------------------------------------------------------------------------------------
 
@@ -611,10 +588,6 @@ class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `MeasureBatches`."""
 
     measured: Measurement
-
-
-class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Answers `Unload`."""
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -784,13 +757,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Event = (
-    Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
+    Progress | Loaded | DraftLoaded | BatchesMeasured | Probed | Rendered | Tokenized | Spelled
     | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
 _LAST = (
-    Loaded, DraftLoaded, BatchesMeasured, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
+    Loaded, DraftLoaded, BatchesMeasured, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
     Checked, Kept,
     WalksFinished, Finished, Failed,
 )  # fmt: skip
@@ -832,7 +805,7 @@ class Engine(Protocol):
         """
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """Return all events that are there; waits up to `timeout` seconds for the first (None: as long as it takes).
+        """Return all events that are there; wait up to `timeout` seconds for the first (None: as long as it takes).
 
         When the engine dies, the last event is a `Failed` of kind "engine", and `alive` turns false. Its number is that of
         the reply that was running, else of the oldest command that waited for an answer, else 0.

@@ -13,19 +13,14 @@ import os
 import selectors
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from time import monotonic
-from typing import IO
-
-import msgspec
 
 import termchat
-from termchat.decoding.records import Failed, Token, drop_impossible
+from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.address import REMOTE_COMMAND, EngineAddress
-from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, EngineError, Event, Inspected, Paused
+from termchat.engine.port import Command, EngineError
+from termchat.engine.worker_line import ErrorLog, Outbox, WorkerLine
 from termchat.text import one_line, size
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=3")
@@ -38,8 +33,6 @@ _MISSED = 6
 """So many signs of life in a row may be missing, or late on a busy machine."""
 _HELLO_WITHIN = 60.0
 """Seconds in which a worker has to say hello, or a shell anything else."""
-_LOOK = 1.0
-"""Seconds: what counts at most between two looks, as the app may have stood still itself."""
 _MOST_STRAY = 1 << 16
 _LONGEST_OUTPUT = 1 << 24
 """Bytes that a command there may print. A list of a thousand models takes a thirtieth of that."""
@@ -56,7 +49,7 @@ def ssh_command(address: EngineAddress, command: str) -> list[str]:
 
 
 def run_there(address: EngineAddress, words: str, within: float) -> bytes:
-    """What another command of the termchat there prints, instead of `worker`.
+    """Run another command of the termchat there, instead of `worker`; return its output.
 
     Raises:
         EngineError: it fails, or takes longer than `within` seconds.
@@ -115,21 +108,21 @@ def _read_outputs(process: subprocess.Popen[bytes], until: float) -> tuple[bytes
     return bytes(printed), bytes(errors)
 
 
-class SshEngine(LocalEngine):
-    """The worker on another machine: the process here is ssh, and its errors and those there go to `log`."""
+class SshLine(WorkerLine):
+    """A worker on another machine: the process here is ssh, which passes its errors on."""
 
-    def __init__(self, address: EngineAddress, log: Path | None = None) -> None:
-        super().__init__(log)
+    trusted = False
+
+    def __init__(self, address: EngineAddress) -> None:
+        super().__init__()
         self._address = address
         self._run_there = address.remote_command or REMOTE_COMMAND
-        self.there = ""
-        """The version of termchat there, "" before its hello."""
         self._before: bytes | None = None
+        """What came before the hello; None once that came."""
         self._waiting = bytearray()
-        self._unlogged: IO[bytes] | None = None
-        self._patience = self._silent = self._looked = 0.0
+        self._patience = 0.0
 
-    def _build_launch(self) -> tuple[list[str], dict[str, str]]:
+    def launch(self) -> tuple[list[str], dict[str, str]]:
         if sys.platform == "win32":
             raise EngineError("engine", "ssh:// engines do not work on Windows", "use a server's URL, or WSL")
         self._before = b""
@@ -137,91 +130,49 @@ class SshEngine(LocalEngine):
         self._patience = _HELLO_WITHIN
         return ssh_command(self._address, self._run_there), dict(os.environ)
 
-    def _open_log(self) -> IO[bytes] | None:
-        """Open a log in any case: error messages quote ssh's last lines."""
-        if (log := super()._open_log()) is not None:
-            return log
-        self._unlogged = tempfile.TemporaryFile()  # noqa: SIM115 - ssh writes into it as long as it runs
-        return os.fdopen(os.dup(self._unlogged.fileno()), "wb")
-
-    def _make_frames(self) -> wire.Frames[tuple[int, Event]]:
-        """What another machine encodes is not stored as it is: more may be in it than was checked."""
-        return wire.Frames(wire.EVENTS)
-
-    def send(self, command: Command) -> int:
-        if not self._open:
-            self._silent, self._looked = 0.0, monotonic()
-        return super().send(command)
-
-    def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        until = None if timeout is None else monotonic() + timeout
-        while True:
-            left = _LOOK if until is None else min(max(until - monotonic(), 0.0), _LOOK)
-            found = super().receive(left) or self._given_up_if_silent()
-            if found or not self.alive or (until is not None and monotonic() >= until):
-                return found
-
-    def close(self) -> None:
-        if self.alive:
-            self._out.close()  # what still sends at full speed ends at once, and is not waited for
-        super().close()
-
-    def _given_up_if_silent(self) -> list[tuple[int, Event]]:
-        """Give up if no sign of life came in time while an answer is due."""
-        now = monotonic()
-        self._silent += min(now - self._looked, _LOOK)
-        self._looked = now
-        if not (self.alive and self._open and 0 < self._patience < self._silent):
-            return []
-        if self._before is not None:
-            error = self._no_worker(f"started no worker within {self._patience:.0f} s")
-            return [self._given_up(Failed(error.kind, error.message, error.hint))]
-        what = f"the line to {self._address.shown} is silent: no word for {self._patience:.0f} s"
-        return [self._given_up(Failed("engine", what))]
-
-    def _write(self, data: bytes) -> None:
-        """Write nothing before the hello: the reader may still be a shell."""
+    def send(self, command: Command, data: bytes, outbox: Outbox) -> None:
+        """Send nothing before the hello: the reader there may be a shell."""
         if self._before is None:
-            super()._write(data)
+            outbox.write(data)
         else:
             self._waiting += data
 
-    def _read(self, data: bytes) -> list[tuple[int, Event]]:
-        self._silent, self._looked = 0.0, monotonic()
-        events = super()._read(data if self._before is None else self._read_hello(data))
-        return [(number, _drop_impossible(event)) for number, event in events]
-
-    def _refuse_message(self, error: wire.FrameError) -> EngineError:
-        what = f"invalid message from {self._address.shown}: {error}"
-        return EngineError("engine", what, "install the same termchat on both machines")
-
-    def _read_hello(self, data: bytes) -> bytes:
-        """What follows the hello, b"" while it has not come.
+    def receive(self, data: bytes, outbox: Outbox, log: ErrorLog) -> bytes:
+        """Return what follows the hello, b"" while it has not come.
 
         Raises:
             EngineError: another termchat is there, or none.
         """
-        assert self._before is not None
+        if self._before is None:
+            return data
         self._before += data
-        try:
-            heard = wire.find_hello(self._before)
-        except wire.FrameError as error:
-            raise self._refuse_message(error) from error
+        heard = wire.find_hello(self._before)
         if heard is None:
             if len(self._before) > _MOST_STRAY:
                 self._before = self._before[: self._before.rfind(b"\n")]  # the line that it is printing is cut
-                raise self._no_worker("printed a lot, and no worker started")
+                raise EngineError("engine", *self._no_worker("printed a lot, and no worker started", log))
             return b""
         _, hello, rest = heard
         if hello.protocol != wire.digest_protocol():
-            raise self._describe_mismatch(hello.termchat)
+            raise self._mismatch(hello.termchat)
         self._before, self.there = None, hello.termchat
         self._patience = hello.beats * _MISSED
-        super()._write((wire.BEAT if hello.beats > 0 else b"") + self._waiting)
+        outbox.write((wire.BEAT if hello.beats > 0 else b"") + self._waiting)
         self._waiting.clear()
         return rest
 
-    def _describe_mismatch(self, there: str) -> EngineError:
+    def explain_silence(self, seconds: float, log: ErrorLog) -> Failed | None:
+        if not 0 < self._patience < seconds:
+            return None
+        if self._before is not None:
+            return Failed("engine", *self._no_worker(f"started no worker within {self._patience:.0f} s", log))
+        return Failed("engine", f"the line to {self._address.shown} is silent: no word for {self._patience:.0f} s")
+
+    def explain_frames(self, error: wire.FrameError) -> EngineError:
+        what = f"invalid message from {self._address.shown}: {error}"
+        return EngineError("engine", what, "install the same termchat on both machines")
+
+    def _mismatch(self, there: str) -> EngineError:
         name, here = self._address.shown, termchat.__version__
         if there == here:
             what = f"{name} runs another build of termchat {there} than this machine"
@@ -236,54 +187,39 @@ class SshEngine(LocalEngine):
             f"install termchat {wanted} on {older}, as on {newer}",
         )
 
-    def _describe_failure(self, code: int) -> Failed:
-        name = self._address.shown
-        cut = (_CUT,) if code == _UNREACHED else ("Killed",)
-        said = one_line(self._last_reason(*cut), _LONGEST) if self._before is None else self._last_said()
-        because = f": {said}" if said else ""
+    def explain_end(self, code: int, log: ErrorLog) -> Failed:
+        name, address = self._address.shown, self._address
         if self._before is None:
-            what = (
-                f"the line to {name} was cut, or its worker ended"
-                if code == _UNREACHED
-                else f"the engine on {name} ended"
-            )
-            return Failed("engine", f"{what}{because}" if code else f"the engine on {name} ended without a word")
+            cut = (_CUT,) if code == _UNREACHED else ("Killed",)
+            reason = one_line(log.last_reason(*cut), _LONGEST)
+            what = f"the engine on {name} ended"
+            if code == _UNREACHED:
+                what = f"the line to {name} was cut, or its worker ended"
+            return Failed("engine", (what + (f": {reason}" if reason else "")) if code else f"{what} without a word")
         if code == _UNREACHED:
-            where = f"{self._address.user}@{self._address.host}" if self._address.user else self._address.host
-            port = f"-p {self._address.port} " if self._address.port else ""
-            return Failed("engine", f"{name} cannot be reached{because}", f"check it with: ssh {port}{where}")
-        error = self._no_worker(f"could not run {self._run_there!r}", code)
-        return Failed(error.kind, error.message, error.hint)
+            reason = _last_line(log)
+            where = f"{address.user}@{address.host}" if address.user else address.host
+            port = f"-p {address.port} " if address.port else ""
+            what = f"{name} cannot be reached" + (f": {reason}" if reason else "")
+            return Failed("engine", what, f"check it with: ssh {port}{where}")
+        return Failed("engine", *self._no_worker(f"could not run {self._run_there!r}", log, code))
 
-    def _no_worker(self, what: str, code: int = 0) -> EngineError:
+    def _no_worker(self, what: str, log: ErrorLog, code: int = 0) -> tuple[str, str]:
+        """Return the message and the hint for a machine from which no hello came."""
         stray = (self._before or b"").decode("utf-8", "replace").strip().splitlines()
-        said = self._last_said() or (one_line(stray[-1], _LONGEST) if stray else "")
+        reason = _last_line(log) or (one_line(stray[-1], _LONGEST) if stray else "")
         hint = "see what a login there prints"
         if code:
             hint = "see the log for details"
-        if code in _NOT_FOUND or not said:
+        if code in _NOT_FOUND or not reason:
             hint = "install termchat there, or set remote_command to its path, as in /opt/termchat/bin/termchat worker"
-        return EngineError("engine", f"{self._address.shown} {what}" + (f": {said}" if said else ""), hint)
-
-    def _last_said(self) -> str:
-        """Return the last line on stderr: of ssh, or of the remote shell before the hello."""
-        lines = [line for line in self._read_tail() if line.strip()]
-        return one_line(lines[-1].strip(), _LONGEST) if lines else ""
-
-    def _read_tail(self) -> list[str]:
-        if self._unlogged is None:
-            return super()._read_tail()
-        self._unlogged.seek(max(0, os.fstat(self._unlogged.fileno()).st_size - 4096))
-        return self._unlogged.read().decode("utf-8", "replace").splitlines()
+        return f"{self._address.shown} {what}" + (f": {reason}" if reason else ""), hint
 
 
-def _drop_impossible(event: Event) -> Event:
-    """Return the event without numbers that cannot be; see `drop_impossible`."""
-    if isinstance(event, Token):
-        return drop_impossible(event)
-    if isinstance(event, (Inspected, Paused)):
-        return msgspec.structs.replace(event, token=drop_impossible(event.token))
-    return event
+def _last_line(log: ErrorLog) -> str:
+    """Return the last line on stderr, of ssh or, before the hello, of the shell there."""
+    lines = [line for line in log.tail() if line.strip()]
+    return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 
 
 def _split_version(version: str) -> list[int]:

@@ -33,8 +33,8 @@ LONGEST_FRAME = 1 << 26
 """Bytes. The longest real ones have the ids and texts of a prompt: a million tokens take half of that."""
 LONGEST_HELLO = 1 << 12
 """Bytes; a real one has about 70."""
-_VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 _ZEROS = re.compile(rb"\0+")
+_VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 
 
 class FrameError(ValueError):
@@ -80,7 +80,7 @@ class Frames(Generic[T]):
             if len(buffer) < end:
                 break
             if not length:
-                zeros = _ZEROS.match(buffer, at)
+                zeros = _ZEROS.match(buffer, at)  # a hostile stream of beats costs no more than its bytes
                 assert zeros is not None
                 beats = len(zeros[0]) // _HEAD
                 self.beats, end = self.beats + beats, at + beats * _HEAD
@@ -146,24 +146,24 @@ def find_hello(data: bytes) -> tuple[bytes, Hello, bytes] | None:
 
 def digest_protocol() -> str:
     """Return a digest of every command and event, field by field: workers with the same one understand each other."""
-    found: dict[str, str] = {}
-    _describe_type((Command, Event), found)
-    return f"{zlib.crc32(repr(sorted(found.items())).encode()):08x}"
+    described: dict[str, str] = {}
+    _describe_type((Command, Event), described)
+    return f"{zlib.crc32(repr(sorted(described.items())).encode()):08x}"
 
 
-def _describe_type(kind: Any, found: dict[str, str]) -> str:
-    """Describe a type, the same on every machine; add its structs to `found`."""
+def _describe_type(kind: Any, described: dict[str, str]) -> str:
+    """Describe a type, the same on every machine; add the structs in it to `described`."""
     if isinstance(kind, tuple):
-        return ", ".join(_describe_type(one, found) for one in kind)
+        return ", ".join(_describe_type(part, described) for part in kind)
     if arguments := get_args(kind):
         origin = get_origin(kind)
-        if origin is Annotated:  # what is said of a type does not travel
-            return _describe_type(arguments[0], found)
+        if origin is Annotated:  # bounds of a type do not travel
+            return _describe_type(arguments[0], described)
         name = "union" if origin in (Union, UnionType) else getattr(origin, "__name__", "")
-        return f"{name}[{_describe_type(arguments, found)}]"
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in found:
-        found[kind.__name__] = ""  # a struct may hold itself
+        return f"{name}[{_describe_type(arguments, described)}]"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in described:
+        described[kind.__name__] = ""  # a struct may hold itself
         config, fields = kind.__struct_config__, msgspec.structs.fields(kind)
-        inside = [f"{field.encode_name}: {_describe_type(field.type, found)}" for field in fields]
-        found[kind.__name__] = f"{config.tag} {config.array_like} {'; '.join(inside)}"
+        inside = [f"{field.encode_name}: {_describe_type(field.type, described)}" for field in fields]
+        described[kind.__name__] = f"{config.tag} {config.array_like} {'; '.join(inside)}"
     return kind.__name__ if isinstance(kind, type) else repr(kind)

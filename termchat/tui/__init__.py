@@ -19,5 +19,6 @@ show, Textual's private parts), `keys` (every key, declared once), `themes` (col
 `lesson_robot` one that plays a lesson by its deeds.
 
 Calls go down, one signal comes up: a widget calls the chat, the chat calls `Chat.on_change`, and the screen's `tick()` takes
-the changes from `Chat.pump` and calls each view with them. News of a widget come up as messages: it posts what a person did.
+the changes from `Chat.pump_events` and calls each view with them. News of a widget come up as messages: it posts what a person
+did.
 """

@@ -23,7 +23,7 @@ def main() -> None:
     for name, ids in TEXTS.items():
         finder, begun = LoopFinder(), perf_counter()
         for token in ids:
-            finder.push_token(token)
+            finder.push(token)
         streamed, begun = perf_counter() - begun, perf_counter()
         LoopFinder().extend_ids(ids)
         read = perf_counter() - begun

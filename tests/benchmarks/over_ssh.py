@@ -14,12 +14,14 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
+import msgspec
+
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.local import LocalEngine
+from termchat.engine.make import engine_at
 from termchat.engine.port import Command, Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
-from termchat.engine.ssh import SshEngine
 from termchat.models import catalogue
 from tests.asking import ask_for
 from tests.benchmarks.headless import CONTEXT, pairs, report
@@ -83,7 +85,7 @@ def compare(args: argparse.Namespace) -> None:
     name, path = catalogue.resolve(None)
     address = EngineAddress(name="lab", url=args.url or "ssh://lab", remote_command=args.command)
     spec = ModelSpec(str(path), name, context=CONTEXT, threads=args.threads)
-    here, there = Timed(LocalEngine(), spec), Timed(SshEngine(address), spec)
+    here, there = Timed(LocalEngine(), spec), Timed(engine_at(address), msgspec.structs.replace(spec, engine=address))
     ids = here.ids(STORY)
     drawn: dict[int, list[list[int]]] = {}
 

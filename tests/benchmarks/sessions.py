@@ -53,13 +53,13 @@ def fill(path: Path, chats: int, text: Callable[[int], str]) -> None:
             said = [(text(asked), text(answered), answered) for asked, answered in lengths]
             values = (session, said[0][0][:60], now - (chats - number) * 600, '{"name": "smollm2"}', 2 * turns)
             db.execute(ADD_SESSION, values)
-            derived.begin_tally(db, session)
+            derived.refresh(db, session)
             for turn, (asked, answer, tokens) in enumerate(said):
                 first = 2 * turn + 1
                 db.execute(ADD_NODE, (session, first, first - 1 or None, 0, "user", asked))
                 db.execute(ADD_NODE, (session, first + 1, first, 0, "assistant", ""))
-                derived.add(db, session, first)
                 derived.set_text(db, derived.text_id(number + 1, first + 1), answer, 0, tokens, tokens)
+            derived.refresh(db, session)
         db.execute("COMMIT")
 
 
@@ -115,7 +115,8 @@ def end_of_turn(store: Store, text: str) -> float:
 
         def again() -> None:
             db.execute("BEGIN IMMEDIATE")
-            derived.add(db, session, node.number)
+            db.execute(derived.DROP_TEXT, (session, node.number))
+            derived.refresh(db, session)
             db.execute("COMMIT")
 
         return median(again) / len(pieces)

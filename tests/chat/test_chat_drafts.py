@@ -253,7 +253,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
     it.chat.loading.speculation.draft_with(None)
     it.pump()
     assert it.chat.host.drafter is None
-    it.chat.loading.reload()
+    it.chat.loading.reload_model()
     it.pump()
     assert loads(it)[3:] == [None]
     kept = per_model.find_pick(sha256)

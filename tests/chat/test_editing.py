@@ -56,6 +56,26 @@ def test_the_first_message_can_be_edited_while_a_reply_runs() -> None:
     assert len(it.chat.conversation.list_children(None)) == 2
 
 
+def test_an_edit_does_not_overtake_a_fork_that_waits_for_its_ids() -> None:
+    it = Faked()
+    first = it.writing("hi", " one", " two")
+    it.engine.hears = False
+    it.chat.forks.edit_message(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.forks.fork_reply(first, 1, text=" other")
+    it.pump()
+    assert it.chat.phase == "idle"
+    assert len(it.engine.asked(Render)) == 1
+    it.engine.answer_questions()
+    it.engine.hears = True
+    it.pump()
+    assert it.reply.tokens.texts == [" other"]
+    it.engine.end()
+    it.pump()
+    it.engine.say(" new")
+    it.pump()
+    assert said(it) == [("user", "hello"), ("assistant", " new")]
+
+
 def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was() -> None:
     it = Faked()
     first = it.replied("hi", " one")

@@ -15,8 +15,8 @@ from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import HERE, EngineAddress
+from termchat.engine.make import engine_at
 from termchat.engine.port import Load, ModelSpec
-from termchat.engine.ssh import SshEngine
 from termchat.models.errors import ModelError
 from termchat.tui.screen.header_line import header_line
 from tests.chat.driven_chat import Driven, Faked
@@ -139,10 +139,11 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
     (tmp_path / "bin").mkdir()
     install(tmp_path / "bin", monkeypatch)
     tuning = Tuning(max_tokens=40, seed=5, temperature=1.0)
-    engine = SshEngine(lab(hasty(0.5)))
+    address = lab(hasty(0.5))
+    engine = engine_at(address)
     driven = Driven(chat_on(engine, tuning, store=store))
     try:
-        driven.chat.loading.load(ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab()))
+        driven.chat.loading.load(ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=address))
         whole = driven.say("Tell me about the desert.")
         driven.chat.new()
         cut = driven.stepped("Tell me about the desert.", 8)

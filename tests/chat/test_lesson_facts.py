@@ -16,6 +16,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.lessons.expressions import Expression, LessonCheck
 from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
+from tests.made_walks import ids_of
 
 pytestmark = pytest.mark.model
 
@@ -203,7 +204,7 @@ def test_walks(make: Make) -> None:
     driven.idle()
     group = driven.chat.walks.shown
     assert group is not None
-    ids = [tuple(group.list_ids(walk)) for walk in group.nodes]
+    ids = [tuple(ids_of(group, walk)) for walk in group.nodes]
     assert facts.fact("walks") == 4
     assert facts.fact("distinct_walks") == len(set(ids))
     assert holds(facts, "new_groups == 1", "walks_kind == 'walks'", "replies == 0", "new_turns == 1") == []

@@ -88,7 +88,7 @@ def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair:
     copy = it.session
     assert copy != pair.session
     assert pair.saved(copy) == ["one", " a", "two", " b c", "what next", " f"]
-    assert pair.ours.load(copy).interrupted == ()  # it was copied, not interrupted
+    assert pair.ours.load(copy).unfinished == ()  # it was copied, not interrupted
     assert pair.ours.load(copy).tuning.temperature == 1.5
     writer.engine.say(" d")
     writer.engine.end()
@@ -209,5 +209,5 @@ def test_what_is_copied_while_walks_grow_ends_each_of_them(pair: Pair) -> None:
     for chat in (it.chat.conversation, pair.ours.load(it.session).conversation):
         (walks,) = groups_of(chat).values()
         assert [node.failed is not None for node in walks.values()] == [True, False, True]
-    assert pair.ours.load(it.session).interrupted == ()
+    assert pair.ours.load(it.session).unfinished == ()
     writer.engine.end()

@@ -105,7 +105,7 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     it.replied("goes on", " here")
     del reply, it
     assert store.flush()
-    assert store.load(two).interrupted == ()
+    assert store.load(two).unfinished == ()
     assert [text for _, text in store.load(two).conversation.list_turns()] == ["two", " b on its way"]
 
 

@@ -274,10 +274,9 @@ def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_pat
         driven.chat.send("Tell me about the first thing.")
         old = driven.chat.conversation
         driven.until(
-            lambda: (
-                driven.chat.phase == "idle"
-                or len(old.find_reply() and old.find_reply()[-1].node.tokens) >= wait_for_tokens
-            )  # noqa: B023
+            lambda tree=old, count=wait_for_tokens: (
+                driven.chat.phase == "idle" or len(tree.find_reply() and tree.find_reply()[-1].node.tokens) >= count
+            )
         )
         driven.chat.new()
         assert driven.chat.conversation is not old
@@ -295,7 +294,7 @@ def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_pat
             assert span.node.finished.reason in ("user", "length", "end")
     driven.chat.close()
     assert store.close()
-    assert not any(Store.open(tmp_path / "sessions.db").load(s.id).interrupted for s in store.sessions())
+    assert not any(Store.open(tmp_path / "sessions.db").load(s.id).unfinished for s in store.sessions())
 
 
 def test_a_preview_asked_for_in_one_chat_is_not_shown_in_the_next(make: Make) -> None:

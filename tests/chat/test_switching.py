@@ -124,7 +124,7 @@ def test_a_switch_frees_the_old_process_and_so_does_unloading(make: Make, q8: Ch
     assert driven.chat.model is not None
     assert driven.chat.model.sha256 == q8.spec.sha256
     again = engine.pid
-    assert driven.chat.loading.reload()
+    assert driven.chat.loading.reload_model()
     driven.idle()
     assert resident(again) == 0
     assert engine.pid != again

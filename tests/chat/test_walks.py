@@ -10,6 +10,7 @@ from termchat.chat.changes import WalksChanged, WalksGrew
 from termchat.chat.groups import list_groups
 from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.tree import Place
+from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
 from termchat.decoding.conditions import Length
 from termchat.decoding.group import BeamSettings, GridKnob
@@ -30,6 +31,7 @@ from termchat.engine.port import (
     Tokenize,
 )
 from tests.chat.driven_chat import Faked
+from tests.made_walks import ids_of
 
 TWO_BY_TWO = walk_plan.grid([GridKnob("temperature", (0.5, 1.0))], runs=2)
 
@@ -39,7 +41,10 @@ class Walked(Faked):
 
     def walk(self, plan: WalkPlan | None = None, text: str = "hi", *, paused: bool = False) -> ReplyGroup:
         """A message, and the group of its replies."""
-        self.chat.walks.start(plan or walk_plan.walks(3), text=text, paused=paused)
+        if paused:
+            self.chat.send(text, Wish(plan or walk_plan.walks(3), "wait"))
+        else:
+            self.chat.walks.start(plan or walk_plan.walks(3), text=text)
         self.pump()
         return self.group
 
@@ -214,7 +219,8 @@ def test_tokens_are_forced_on_one_walk() -> None:
     it = Walked()
     it.walk(paused=True)
     assert it.chat.phase == "paused"
-    it.chat.replies.force_tokens([17], 1)
+    it.chat.walks.select_reply(1)
+    it.chat.replies.force_tokens([17])
     it.pump()
     assert it.texts() == ["", " c17", ""]
     assert it.chat.phase == "paused"
@@ -328,7 +334,7 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     assert joined.script == (Scripted(2, 17),)
     assert (group.nodes[3].parent, group.nodes[3].at) == (group.nodes[1].number, 2)
     assert group.nodes[3].text() == " c17"
-    assert group.list_ids(3) == [1000, 1001, 17]
+    assert ids_of(group, 3) == [1000, 1001, 17]
     assert group.labels[3] == "from 2, token 3"
     it.chat.walks.fork_reply(3, 1, [18])
     it.pump()
@@ -372,7 +378,7 @@ def test_a_message_that_is_to_be_walked_waits_as_any_other() -> None:
     it = Walked()
     it.engine.loads = False
     it.chat.loading.unload_model()
-    it.chat.walks.start(walk_plan.walks(2), text="first", paused=True)
+    it.chat.send("first", Wish(walk_plan.walks(2), "wait"))
     it.chat.send("second")
     it.chat.walks.start(walk_plan.walks(3), text="third")
     assert list(it.chat.turns.queue) == ["first", "second", "third"]
@@ -385,7 +391,7 @@ def test_a_message_that_is_to_be_walked_waits_as_any_other() -> None:
     assert list(it.chat.turns.queue) == ["third", "second"]
     it.engine.end()
     it.pump()
-    it.chat.walks.keep(0)
+    it.chat.walks.keep_reply(0)
     it.pump()
     assert len(it.asked.replies) == 3
     assert it.chat.turns.take_back(0) == "second"

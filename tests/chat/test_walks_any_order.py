@@ -9,11 +9,13 @@ import pytest
 
 from termchat.chat.groups import list_groups
 from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import WalkPlan
 from tests.chat.driven_chat import Faked
+from tests.made_walks import ids_of
 
 PLANS: tuple[Callable[[], WalkPlan], ...] = (
     lambda: walk_plan.walks(3),
@@ -39,7 +41,8 @@ class Somebody:
         self.deeds: dict[str, Callable[[], object]] = {
             "speak": self._speak, "speak on": self._speak, "speak more": self._speak,
             "hear": self.it.pump,
-            "walk a message": lambda: walks.start(self._plan(), text="t", paused=random.random() < 0.2),
+            "walk a message": lambda: walks.start(self._plan(), text="t"),
+            "walk and wait": lambda: self._seldom(lambda: chat.send("t", Wish(self._plan(), "wait"))),
             "walk again": lambda: walks.start(self._plan()),
             "walk from": lambda: at(lambda node, at: walks.start(self._plan(), node=node, at=at)),
             "keep": lambda: walks.keep_reply(walk()), "keep all": walks.keep_all, "leave": walks.leave_group,
@@ -49,7 +52,7 @@ class Somebody:
             "pause": lambda: replies.pause(some()), "resume": lambda: replies.resume(some()),
             "step": lambda: replies.step(random.choice(["token", "line"]), some()),
             "step the reply": lambda: replies.step("token"), "pause the reply": replies.pause,
-            "force": lambda: replies.force_tokens([9], some()), "force a text": lambda: replies.force_text(" x y"),
+            "force": lambda: replies.force_tokens([9]), "force a text": lambda: replies.force_text(" x y"),
             "turn": lambda: chat.adjust_setting("temperature", random.choice([0.1, 0.9])),
             "turn one": lambda: replies.run and replies.run.adjust_settings({"top_k": random.randint(1, 9)}, some()),
             "send": lambda: chat.send("m"), "regenerate": forks.regenerate, "continue": forks.continue_reply,
@@ -61,7 +64,8 @@ class Somebody:
             "open": lambda: [walks.open(group.group.number) for group in list_groups(chat.conversation)[-1:]],
             "new": lambda: self._seldom(chat.new), "unload": lambda: self._seldom(chat.loading.unload_model),
             "die": lambda: self._seldom(self.it.engine.die), "restart": chat.loading.restart_engine,
-            "inspect": lambda: at(chat.questions.inspect_token), "score": lambda: at(lambda node, _: chat.questions.score_reply(node)),
+            "inspect": lambda: at(chat.questions.inspect_token),
+            "score": lambda: at(lambda node, _: chat.questions.score_reply(node)),
         }  # fmt: skip
 
     def act(self) -> None:
@@ -125,6 +129,6 @@ def test_it_comes_to_rest(seed: int) -> None:
     for conversation in somebody.seen:
         assert all(node.done for node in conversation.nodes.values())
         for group in list_groups(conversation):
-            assert all(group.list_ids(walk) is not None for walk in group.nodes)
+            assert all(ids_of(group, walk) is not None for walk in group.nodes)
     shown = chat.walks.shown
     assert shown is None or shown.nodes[shown.cursor].number == chat.conversation.leaf

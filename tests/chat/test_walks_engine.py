@@ -15,12 +15,14 @@ from termchat.chat.opening import load_latest
 from termchat.chat.reply_group import ReplyGroup
 from termchat.config.settings import load
 from termchat.conversation.store.store import Store
+from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven, Make
+from tests.made_walks import ids_of
 
 STORY = "Write a long story about a fox, a bear and the sea, in many chapters."
 
@@ -118,7 +120,7 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
     reply = driven.say(STORY)
     chat = driven.chat
     plan = walk_plan.compare({"temperature": 0.8}, {"temperature": 0.0})
-    chat.walks.start(plan, node=reply, at=6, paused=True)
+    chat.forks.fork_reply(reply, 6, wish=Wish(plan, "wait"))
     driven.until(lambda: chat.walks.running and chat.phase == "paused")
     group = chat.walks.shown
     assert group is not None
@@ -130,7 +132,7 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
     assert list(group.nodes[0].ids) == list(reply.ids[6:10])
     chat.walks.fork_reply(1, 2, [reply.ids[0]])
     driven.until(lambda: 2 in group.nodes and len(group.nodes[2].ids) >= 2)
-    assert group.list_ids(2)[:3] == [*group.nodes[1].ids[:2], reply.ids[0]]
+    assert ids_of(group, 2)[:3] == [*group.nodes[1].ids[:2], reply.ids[0]]
     chat.questions.score_reply(group.nodes[1])
     driven.until(lambda: chat.questions.scored)
     chat.walks.leave_group()
@@ -147,7 +149,7 @@ def test_a_search_is_gone_on_with_from_a_beam_that_it_dropped(make: Make) -> Non
     driven.until(lambda: chat.walks.shown is not None and chat.walks.shown.ended is not None)
     group = chat.walks.shown
     assert group is not None
-    assert [len(group.list_ids(walk)) for walk in group.nodes] == [6, 6]
+    assert [len(ids_of(group, walk)) for walk in group.nodes] == [6, 6]
     step = group.beams[2]
     lost = step.dropped[0]
     chat.walks.branch_of_beam(step.step, lost.walk, dropped=True)

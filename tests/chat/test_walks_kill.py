@@ -56,5 +56,5 @@ def killed(path: Path) -> tuple[int, int]:
     assert group.nodes[1].finished is not None
     assert len(group.nodes[1].ids) == 20
     running = [group.nodes[walk] for walk in (0, 2)]
-    assert set(stored.interrupted) == {node.number for node in running}
+    assert set(stored.unfinished) == {node.number for node in running}
     return min(len(node.ids) for node in running), sum(at < now - 1.0 for at in said)

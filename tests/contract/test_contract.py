@@ -63,8 +63,6 @@ from termchat.engine.port import (
     Step,
     Tokenize,
     Tokenized,
-    Unload,
-    Unloaded,
     WalksFinished,
 )
 from tests.contract.sides import (
@@ -499,9 +497,9 @@ def test_a_model_that_is_not_there_is_told_and_another_one_can_be_loaded(side: S
 
 
 @of(PROCESSES)
-def test_an_unloaded_model_answers_nothing_until_it_is_loaded_again(side: Side) -> None:
+def test_an_engine_that_was_closed_answers_nothing_until_a_model_is_loaded_again(side: Side) -> None:
     before = side.ask(ask_reply(side, 5))
-    assert isinstance(side.ask(Unload())[-1], Unloaded)
+    side.engine.close()
     for command in (ask_reply(side), Tokenize("a"), Render([Message("user", "hi")])):
         failure = failed(side.ask(command))
         assert (failure.kind, failure.message) == ("model", "no model is loaded")

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from termchat.conversation.session import INTERRUPTED, LEFT
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.store import Store
+from termchat.conversation.tree import Conversation
+from tests.made_records import reply, stream, user
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
@@ -96,7 +99,7 @@ def store(path: Path) -> Iterator[Store]:
 def test_a_reply_that_another_process_writes_is_not_interrupted_and_not_ours_to_write(store: Store, path: Path) -> None:
     with writing(path) as other:
         stored = store.load(other.session)
-        assert (stored.is_own, stored.interrupted, stored.growing) == (False, (), {2})
+        assert (stored.is_own, stored.unfinished, stored.growing) == (False, (2,), {2})
         assert stored.read_to is not None
         assert stored.read_to[0] == 2
         assert [text for _, text in stored.conversation.list_turns()] == ["one", "word word word "]
@@ -115,7 +118,36 @@ def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path
         assert not store.load(other.session).is_own
         other.kill()
         stored = store.load(other.session)
-        assert (stored.interrupted, stored.is_own) == ((2,), True)
+        assert (stored.unfinished, stored.is_own) == ((2,), True)
+
+
+def test_an_old_reply_without_an_end_is_interrupted_while_a_newer_one_is_written(path: Path) -> None:
+    theirs, ours = Store.open(path), Store.open(path)
+    ours._claims.is_elsewhere = lambda _: True  # type: ignore[method-assign] # a lock tells processes apart, not stores
+    chat = Conversation()
+    session = theirs.begin(chat)
+
+    def begin(text: str) -> None:
+        theirs.add_node(session, user(chat, text, [1, 2]))
+        node = reply(chat)
+        theirs.add_node(session, node)
+        for record in stream(chat.ids_before(node.number), [b"word "], reason=None):
+            node.add(record)
+            theirs.add_record(session, node.number, record)
+
+    begin("one")
+    theirs.add_node(session, user(chat, "two", [3]))
+    assert theirs.flush()
+    stored = ours.load(session)
+    assert (stored.unfinished, stored.growing, stored.is_own) == ((2,), set(), True)
+    begin("three")
+    assert theirs.flush()
+    stored = ours.load(session)
+    assert (stored.unfinished, stored.growing, stored.is_own) == ((2, 5), {5}, False)
+    stored.close_interrupted()
+    assert [stored.conversation.nodes[number].failed for number in (2, 5)] == [INTERRUPTED, LEFT]
+    theirs.close()
+    ours.close()
 
 
 def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:

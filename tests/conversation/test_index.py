@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.conversation.store import deleting, derived
+from termchat.conversation.store import deleting, derived, load
 from termchat.conversation.store import search as chat_search
-from termchat.conversation.store.store import Store, StoreError
+from termchat.conversation.store.store import PREVIEWED, Store, StoreError
 from tests.conversation.stored import found, pieces, saved, say
 from tests.made_records import reply, stream, user
 
@@ -235,6 +235,33 @@ def test_a_broken_index_is_told_and_repaired_by_the_next_start(path: Path) -> No
     store.close()
 
 
+def test_a_chat_that_goes_on_as_a_copy_within_a_batch_is_found_with_all_it_has(path: Path) -> None:
+    one, two = Store.open(path), Store.open(path)
+    session, chat = saved(one, "both", ("hi", "fox"))
+    one.add_node(session, user(chat, "what", [1]))
+    node = reply(chat)
+    one.add_node(session, node)
+    assert one.flush()
+    again = two.load(session).conversation
+    say(two, session, again, "mine", [2], [b" walrus"])
+    assert two.flush()
+    with one._writer.between_writes():  # so that all of it is one batch
+        for record in stream(chat.ids_before(node.number), pieces("heron")):
+            node.add(record)
+            one.add_record(session, node.number, record)
+        one.add_node(session, user(chat, "ours", [3]))
+    assert one.flush()
+    assert one.current(session) != session
+    texts = {summary.id: summary.tokens for summary in one.sessions()}
+    assert texts == {session: 3, one.current(session): 2}
+    assert sorted(summary.id for summary in one.sessions(search="heron")) == sorted(texts)
+    with closing(sqlite3.connect(path)) as db:
+        counted = "SELECT count(*) FROM tallies JOIN texts ON id >> 32 = tallies.number WHERE session = ?"
+        assert {id: db.execute(counted, (id,)).fetchone()[0] for id in texts} == {session: 7, one.current(session): 6}
+    one.close()
+    two.close()
+
+
 def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
     store = Store.open(path)
     _, chat = saved(store, "one", ("fox", "walrus"), ("stop it", "a b"))
@@ -264,7 +291,6 @@ def test_what_is_derived_can_be_made_from_the_rest(path: Path) -> None:
 def test_a_preview_is_the_end_of_the_chat_that_was_shown(store: Store) -> None:
     session, chat = saved(store, "t", ("one", "a b c"), ("two", "d e f"))
     assert store.preview(session) == list(chat.list_turns())
-    assert store.preview(session, 3) == list(chat.list_turns())[-3:]
     cut = chat.grow_node("assistant", parent=2, at=2)  # from the middle of a reply
     store.add_node(session, cut)
     for record in stream(chat.ids_before(cut.number), pieces("z")):
@@ -295,6 +321,61 @@ def test_a_preview_knows_stops_continuations_and_replies_that_stream(store: Stor
         more.add(record)
         store.add_record(session, more.number, record)
     assert store.preview(session) == list(chat.list_turns()) == [("user", "one"), ("assistant", "so it STOP!?")]
+
+
+@pytest.fixture
+def long_chat(store: Store) -> str:
+    """A chat whose path has more nodes than a preview reads. Its last reply but one was continued, elsewhere."""
+    session, chat = saved(store, "t", *((f"ask {number}", f"say {number}") for number in range(4 * PREVIEWED + 10)))
+    leaf = chat.leaf
+    assert leaf is not None
+    asked = chat.nodes[leaf].parent
+    assert asked is not None
+    before = chat.nodes[asked].parent
+    assert before is not None
+    more = chat.grow_node("assistant", parent=before, at=len(chat.nodes[before].ids))
+    store.add_node(session, more)
+    store.update(session, leaf=leaf)
+    return session
+
+
+def opened(store: Store, session: str) -> list[tuple[str, str]]:
+    return [*store.load(session).conversation.list_turns()][-PREVIEWED:]
+
+
+def test_a_preview_of_a_long_chat_is_the_end_of_what_opening_shows(store: Store, long_chat: str) -> None:
+    assert store.preview(long_chat) == opened(store, long_chat)
+    assert store.preview(long_chat)[-1] == ("assistant", f" say {4 * PREVIEWED + 9}")
+    assert len(store.preview(long_chat)) == PREVIEWED
+
+
+def test_a_preview_of_a_long_chat_reads_a_part_of_it(store: Store, path: Path, long_chat: str) -> None:
+    assert store.flush()
+    with closing(sqlite3.connect(path)) as db:
+        read = load.load(db, long_chat, 8 * PREVIEWED)
+    assert read is not None
+    assert len(read.conversation.nodes) == 8 * PREVIEWED + 1
+
+
+@pytest.mark.parametrize("lost", ["number = 3", "number = 300", "parent = 300", "number = (SELECT leaf FROM sessions)"])
+def test_a_preview_of_a_long_chat_that_lost_a_row_is_the_end_of_what_opening_shows(
+    store: Store, path: Path, long_chat: str, lost: str
+) -> None:
+    assert store.flush()
+    for change in (f"UPDATE nodes SET at = 'x' WHERE {lost}", f"DELETE FROM nodes WHERE {lost}"):
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute(change)
+        assert store.preview(long_chat) == opened(store, long_chat) != []
+
+
+def test_a_preview_of_a_long_chat_that_lost_tokens_is_the_end_of_what_opening_shows(
+    store: Store, path: Path, long_chat: str
+) -> None:
+    assert store.flush()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DELETE FROM records WHERE node = 300")
+    assert store.preview(long_chat) == opened(store, long_chat)
+    assert len(store.load(long_chat).conversation.find_path()) == 300
 
 
 def test_a_preview_of_a_reply_that_was_continued_within_a_character(store: Store) -> None:

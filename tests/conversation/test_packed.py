@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from termchat.conversation.node import Node, Omission
 from termchat.conversation.store import codec, load
 from termchat.conversation.store.store import Store
-from termchat.conversation.token_texts import Texts, pack_words
+from termchat.conversation.token_texts import Texts
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token, bytes_of
 from termchat.engine import wire
@@ -28,15 +28,13 @@ from tests.made_records import reply, settings, stream, user, with_margins
 def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None:
     texts = Texts()
     for text in said:
-        texts.append_text(text)
+        texts.append(text)
     begin, end = (data.draw(st.none() | st.integers(-700, 700)) for _ in range(2))
     assert texts == said
     assert texts[begin:end] == said[begin:end]
     assert [texts[at] for at in range(-len(said), len(said))] == said + said
     assert texts.join_texts(begin) == "".join(said if begin is None else said[: max(begin, 0)])
     assert texts.start(len(texts)) == sum(map(len, said))
-    first, last = sorted((abs(begin or 0), abs(end or 0)))
-    assert list(texts.count_lengths(first, last)) == [len(text) for text in said[first:last]]
     again = Texts.unpacked(*texts.packed())
     assert again == said
     starts = list(accumulate(map(len, said), initial=0))
@@ -55,7 +53,7 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
 )
 def test_texts_that_end_where_none_can_are_refused(data: str, ends: list[int]) -> None:
     with pytest.raises(ValueError, match="end"):
-        Texts.unpacked(data.encode(), pack_words(array("I", ends)))
+        Texts.unpacked(data.encode(), array("I", ends).tobytes())
 
 
 def made(path: Path) -> tuple[str, Conversation]:

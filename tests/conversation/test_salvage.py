@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from termchat.conversation.store import database, repair, store_files
-from termchat.conversation.store.connection import OpenFile
 from termchat.conversation.store.store import Store, StoreError
+from termchat.conversation.store.writer import Writer
 from termchat.conversation.tree import Conversation
 from tests.conversation.stored import NOT_ROOT, ONE_CHAT, child, eventually, output, reopened, say
 
@@ -120,14 +120,14 @@ def test_a_file_that_was_mended_meanwhile_is_not_set_aside_again(path: Path, mon
 def test_saving_goes_on_after_a_fault_of_our_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(path)
     assert store.flush()
-    connection, faults = OpenFile.connection, [ZeroDivisionError("a fault of ours")]
+    connect, faults = Writer._connect, [ZeroDivisionError("a fault of ours")]
 
-    def fails_once(self: OpenFile) -> sqlite3.Connection:
+    def fails_once(self: Writer) -> sqlite3.Connection:
         if faults:
             raise faults.pop()
-        return connection(self)
+        return connect(self)
 
-    monkeypatch.setattr(OpenFile, "connection", fails_once)
+    monkeypatch.setattr(Writer, "_connect", fails_once)
     chat = Conversation()
     session = store.begin(chat)
     say(store, session, chat, "are you there?", [1], [b"yes"])

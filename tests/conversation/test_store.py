@@ -52,7 +52,7 @@ def test_a_chat_comes_back_as_it_was(store: Store, path: Path) -> None:
     stored = again.load(session)
     assert stored.tuning == Tuning(temperature=1.2, stop=("\n6.",), seed=7)
     assert stored.model == model
-    assert stored.interrupted == ()
+    assert stored.unfinished == ()
     loaded = stored.conversation
     assert (loaded.title, loaded.system, loaded.raw, loaded.leaf) == (chat.title, chat.system, False, 5)
     assert loaded.nodes.keys() == chat.nodes.keys()
@@ -542,7 +542,7 @@ def test_what_is_saved_can_be_read_on_a_full_disk(path: Path) -> None:
     code = """
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # not even the index of an empty log can be made
 store = Store.open(path)
-print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.turns()))
+print([one.turns for one in store.sessions()], list(store.load(store.latest()).conversation.list_turns()))
 print(len(list(store.records(session, 2))), store.problem() is not None)
 """
     listed, records = output(child(ONE_CHAT + code, path)).splitlines()
@@ -572,7 +572,7 @@ folder.chmod(0o700)
 path.chmod(0o600)
 assert eventually(store, False)
 assert store.close()
-print(list(store.load(session).conversation.turns()))
+print(list(store.load(session).conversation.list_turns()))
 """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chats.db"
@@ -594,7 +594,7 @@ print([found.name for found in path.parent.iterdir() if "damaged" in found.name]
 path.chmod(0o600)
 assert eventually(store, False)
 assert store.close()
-print(list(store.load(session).conversation.turns()))
+print(list(store.load(session).conversation.list_turns()))
 """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chats.db"
@@ -626,7 +626,7 @@ assert store.problem() is None and store.notices() == []
     assert [chat.turns for chat in found] == [5] * 4
     for chat in found:
         loaded = store.load(chat.id)
-        assert loaded.interrupted == ()
+        assert loaded.unfinished == ()
         assert [len(node.ids) for node in loaded.conversation.nodes.values()] == [2, 10] * 5
     store.close()
 
@@ -735,7 +735,7 @@ def killed_after(seconds: float, path: Path) -> tuple[int, int]:
     if 4 not in stored.conversation.nodes:
         return -1, len(older)
     second = stored.conversation.nodes[4]
-    assert stored.interrupted == (4,)
+    assert stored.unfinished == (4,)
     assert not second.done
     assert list(second.tokens.ids) == [1000 + step for step in range(len(second.ids))]
     assert second.start is not None
@@ -752,7 +752,7 @@ def test_an_ended_turn_is_on_the_disk_at_once(store: Store, path: Path, monkeypa
     node = reply(chat)
     store.add_node(session, node)
     assert store.flush()
-    while store._writer._file.incomplete:  # what a new file lacks is a reason to write, too
+    while store._writer._incomplete:  # what a new file lacks is a reason to write, too
         time.sleep(0.01)
     for record in stream([1], [b"a"] * 10):
         store.add_record(session, node.number, record)

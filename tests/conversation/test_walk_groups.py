@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -69,7 +70,7 @@ def test_walks_beams_and_ranking_are_there_again(path: Path) -> None:
                 db.execute("DELETE FROM replies")
         store = Store.open(path)
         again = store.load(session)
-        assert again.interrupted == ()
+        assert again.unfinished == ()
         for number, node in chat.nodes.items():
             assert same(again.conversation.nodes[number], node)
         assert again.conversation.nodes[nodes[0].number].beams == [beams(0), beams(1)]
@@ -90,7 +91,7 @@ def test_a_walk_without_an_end_is_interrupted(path: Path) -> None:
     session, _, nodes = grown(store, open_ended=2)
     assert store.close()
     store = Store.open(path)
-    assert store.load(session).interrupted == (nodes[2].number,)
+    assert store.load(session).unfinished == (nodes[2].number,)
     store.close()
 
 
@@ -138,7 +139,7 @@ def test_a_token_is_found_among_those_of_many_walks(path: Path) -> None:
     assert store.flush()
     looks = 0
     with closing(sqlite3.connect(path)) as db:
-        rows = load.read_rows(db, session, nodes[3].number)
+        rows = partial(load.load_records, db, session, nodes[3].number)
 
         def counted(place: int) -> object:
             nonlocal looks
@@ -164,7 +165,10 @@ def test_what_another_process_says_of_any_walk_after_it_was_read_is_not_in_a_cop
     ours._claims.is_elsewhere = lambda _: True  # type: ignore[method-assign] # a lock tells processes apart, not stores
     stored = ours.load(session)
     assert not stored.is_own
-    assert stored.interrupted == ()  # it is being written, though it is not the newest
+    assert (stored.unfinished, stored.growing) == (
+        (nodes[1].number,),
+        {nodes[1].number},
+    )  # it is being written, though it is not the newest
     for record in (token(2, b" more", " more"), token(3, b"!", "!")):
         theirs.add_record(session, nodes[1].number, record)
     assert theirs.flush()
@@ -227,7 +231,7 @@ def test_a_kill_loses_no_finished_walk_and_a_second_of_the_others_at_most(path: 
     store = Store.open(path)
     stored = store.load(session)
     store.close()
-    assert len(stored.interrupted) == 7
+    assert len(stored.unfinished) == 7
     early = max((step for step, at in steps if at < steps[-1][1] - 1.0), default=0)
     assert early > 20
     for node in stored.conversation.nodes.values():

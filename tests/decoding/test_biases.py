@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.decoding.biases import BANNED, Bias, sum_biases, parse
+from termchat.decoding.biases import BANNED, Bias, parse, sum_biases
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.setting import SettingError
 

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from termchat.decoding.constraint import Constraint, Kind, make_choice
-from termchat.decoding.constraint_check import check
-from termchat.decoding.example_schema import schema_of
+from termchat.decoding.constraint import Constraint, Kind, TextError, make_choice
+from termchat.decoding.constraint_check import check, schema_of
 from termchat.decoding.partial_json import PartialDocument, Path, describe_bounds, schema_at, shown_path
-from termchat.decoding.text_error import TextError
 from termchat.decoding.verdict import allowed_after, described_bytes, format_json, verdict_on
 
 PERSON = """{
@@ -170,6 +168,16 @@ def test_rules_that_lead_too_deep_are_refused_and_do_not_end_the_process(kind: K
     check(Constraint(kind, chained(100, 3)[kind]))
 
 
+def test_anchors_that_lead_too_deep_are_refused() -> None:
+    parts = {
+        f"d{i}": {"$anchor": f"a{i}", "type": "object", "properties": {"p": {"$ref": f"#a{i + 1}"}}, "required": ["p"]}
+        for i in range(400)
+    }
+    schema = {"$ref": "#a0", "$defs": {**parts, "d400": {"$anchor": "a400"}}}
+    with pytest.raises(TextError, match="its references lead more than 1,000 levels deep"):
+        check(Constraint("json_schema", json.dumps(schema)))
+
+
 def test_a_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(TextError, match="at most 200,000"):
         check(Constraint("regex", "a" * 200_001))
@@ -238,8 +246,9 @@ def test_where_an_unfinished_document_stands(value: Any) -> None:
         if kind:
             assert (found.inside, found.path) == (kind, path), text
         elif character in ":[":
-            assert (found.next_value, found.path) == (True, path), text
-        assert found.whole == (_parses(text)), text
+            assert found.coming.startswith("a value"), text
+            assert found.path == path, text
+        assert (not found.inside) == _parses(text), text
 
 
 def _parses(text: str) -> bool:

@@ -186,6 +186,11 @@ def test_a_reply_that_goes_on_begins_with_a_step_that_has_no_time() -> None:
     assert figures.speed == pytest.approx(3e6 / (5 + 90 + 1 + 1 + 50 + 1))
 
 
+def test_no_more_is_accepted_than_was_drafted() -> None:
+    figures = DraftFigures.count_tokens([step(draft=Draft("ngram", True, []), decode_us=9) for _ in range(2)])
+    assert (figures.drafted, figures.accepted, figures.acceptance, figures.acceptance_lately) == (2, 2, 1.0, 1.0)
+
+
 def test_nothing_is_known_of_nothing() -> None:
     figures = DraftFigures.count_tokens(())
     known = (

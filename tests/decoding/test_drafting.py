@@ -14,8 +14,8 @@ from termchat.decoding.drafting import (
     Judge,
     Ngrams,
     breaks_even,
-    forecast_drafts,
     compute_gains,
+    forecast_drafts,
     how_many,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from termchat.decoding import dice
-from termchat.decoding.draw import OTHERS, draw, count_rolls
+from termchat.decoding.draw import OTHERS, count_rolls, draw
 
 
 @pytest.mark.parametrize("count", [1, 2, 40, 256, 257, 5000])

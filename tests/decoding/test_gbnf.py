@@ -12,8 +12,8 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 
+from termchat.decoding.constraint import TextError
 from termchat.decoding.gbnf import to_lark
-from termchat.decoding.text_error import TextError
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 

@@ -30,7 +30,7 @@ def test_found_where_a_search_by_hand_finds_them(parts: list[tuple[list[int], in
     ids = [token for part, times in parts for token in part * times]
     finder = LoopFinder()
     for at, token in enumerate(ids, 1):
-        finder.push_token(token)
+        finder.extend_ids([token])
         assert (finder.current is not None) == loops(ids[:at])
         if finder.current is not None:
             begin, end, period = finder.current
@@ -48,7 +48,7 @@ def test_taken_together_or_one_by_one_they_are_the_same_loops(
     ids = [token for part, times in parts for token in part * times]
     one_by_one, together = LoopFinder(), LoopFinder()
     for token in ids:
-        one_by_one.push_token(token)
+        one_by_one.extend_ids([token])
     for size in [*sizes, len(ids)]:
         together.extend_ids(ids[together.count : together.count + size])
     assert (together.count, together.current, together.ended) == (len(ids), one_by_one.current, one_by_one.ended)
@@ -60,9 +60,9 @@ def test_a_loop_has_its_border_and_its_extent(period: int) -> None:
     finder = LoopFinder()
     finder.extend_ids(ids[:-1])
     assert finder.current is None
-    finder.push_token(ids[-1])
+    finder.extend_ids([ids[-1]])
     assert finder.current == Repetition(50, len(ids), period)
-    finder.push(7_000)
+    finder.extend_ids([7_000])
     assert finder.current is None
     assert finder.ended == [Repetition(50, len(ids), period)]
     assert finder.ended[0].times == {1: 32, 3: 10, 17: 4, LONGEST: 4}[period]

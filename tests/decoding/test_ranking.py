@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.answers import AnswerError, answer_reader
-from termchat.decoding.ranking import Walked, compute_agreement, left_out, rank_best, rank_votes, count_votes
+from termchat.decoding.ranking import Walked, compute_agreement, count_votes, left_out, rank_best, rank_votes
 
 VOTES = [
     Walked(0, "3 apples and 4 are 7", 10, -8.0, "end"),

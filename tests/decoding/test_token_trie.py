@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.decoding.token_trie import TokenTrie, TrieStretch
+from termchat.decoding.walk_figures import TokenTrie, TrieStretch
 
 REPLIES = st.lists(st.lists(st.integers(0, 2), max_size=9), min_size=1, max_size=6)
 
@@ -47,17 +47,17 @@ def test_the_trie_is_the_same_in_whatever_order_tokens_come(replies: list[list[i
     for walk in came:
         trie.add(walk)
     for walk in order:
-        trie.append_token(walk, replies[walk][came[walk]])
+        trie.append(walk, replies[walk][came[walk]])
         came[walk] += 1
     expected = following({walk: reply for walk, reply in enumerate(replies) if reply})
-    assert [one._replace(ids=list(one.ids)) for one in trie.list_stretches()] == expected
-    assert [list(trie.list_ids(walk)) for walk in range(len(replies))] == replies
+    assert [one._replace(ids=list(one.ids)) for one in trie.stretches()] == expected
+    assert [list(trie.ids(walk)) for walk in range(len(replies))] == replies
 
     parted = {
         (a, b): next((at for at, (x, y) in enumerate(zip(replies[a], replies[b], strict=False)) if x != y), None)
         for a, b in combinations(range(len(replies)), 2)
     }
-    assert {pair: trie.count_shared(*pair) for pair in parted} == parted
+    assert {pair: trie.parted(*pair) for pair in parted} == parted
     assert trie.first_parted == min((at for at in parted.values() if at is not None), default=None)
     assert trie.different == len(set(map(tuple, replies)))
     beginnings = [tuple(reply[: at + 1]) for reply in replies for at in range(len(reply))]
@@ -68,29 +68,26 @@ def test_the_trie_is_the_same_in_whatever_order_tokens_come(replies: list[list[i
 def test_a_walk_that_joins_later_begins_as_the_one_that_it_forks() -> None:
     trie = TokenTrie()
     for id in [1, 2, 3, 4]:
-        trie.append_token(0, id)
+        trie.append(0, id)
     for id in [1, 2, 9]:
-        trie.append_token(3, id)
+        trie.append(3, id)
     for id in [1, 2, 3]:
-        trie.append_token(1, id)
-    assert [(one.begin, list(one.ids), one.walks, one.over, one.last) for one in trie.list_stretches()] == [
+        trie.append(1, id)
+    assert [(one.begin, list(one.ids), one.walks, one.over, one.last) for one in trie.stretches()] == [
         (0, [1, 2], (0, 1, 3), (), True),
         (2, [3], (0, 1), (1,), False),
         (3, [4], (0,), (0,), True),
         (2, [9], (3,), (3,), True),
     ]
-    assert trie.count_shared(1, 3) == 2
-    assert trie.count_shared(0, 1) is None
+    assert trie.parted(1, 3) == 2
+    assert trie.parted(0, 1) is None
 
 
 def test_one_that_lags_behind_many_tokens_costs_no_more_a_token() -> None:
     """Its tokens are cut from the other's one by one: each time only the ends of runs move."""
     trie = TokenTrie()
     for id in range(5000):
-        trie.append_token(1, id)
+        trie.append(1, id)
     for id in range(4999):
-        trie.append_token(0, id)
-    assert [(one.begin, len(one.ids), one.walks) for one in trie.list_stretches()] == [
-        (0, 4999, (0, 1)),
-        (4999, 1, (1,)),
-    ]
+        trie.append(0, id)
+    assert [(one.begin, len(one.ids), one.walks) for one in trie.stretches()] == [(0, 4999, (0, 1)), (4999, 1, (1,))]

@@ -12,9 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from termchat.decoding.constraint import Constraint, make_choice
+from termchat.decoding.constraint import Constraint, TextError, make_choice
 from termchat.decoding.constraint_check import END_BYTE, byte_tokenizer, check, grammar_of
-from termchat.decoding.text_error import TextError
 from termchat.decoding.verdict import allowed_after, verdict_on
 
 LONGEST = 150

@@ -59,13 +59,13 @@ class Knowing:
     def __init__(self, ids: list[int], _judge: object) -> None:
         self._random = Random(len(ids))
 
-    def learn(self, *_: object) -> None:
+    def learn_round(self, *_: object) -> None:
         pass
 
-    def expects(self, *_: object) -> float:
+    def expect_speedup(self, *_: object) -> float:
         return 2.0
 
-    def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
+    def propose_ids(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
         if self.instead is not None:
             return self.instead(ids, most)
         known = list(self.said[len(ids) - self.begin :])[: self._random.randint(1, most)]

@@ -31,7 +31,7 @@ class FakeModel:
     def __init__(self) -> None:
         self.names = Labels(self.n_vocab, self.name)
 
-    def metadata(self, _key: str) -> None:
+    def read_metadata(self, _key: str) -> None:
         return None
 
     def piece(self, token: int) -> bytes:
@@ -40,7 +40,7 @@ class FakeModel:
     def is_control(self, token: int) -> bool:
         return token == self.eos
 
-    def spelled(self, token: int) -> bytes:
+    def spell_token(self, token: int) -> bytes:
         return self.name(token).encode()
 
     def name(self, token: int) -> str:
@@ -69,13 +69,13 @@ class FakeCache:
         self.model, self.capacity = FakeModel(), capacity
         self.ids: list[int] = []
 
-    def prepare(self, ids: list[int], _shapes: list[Shape] | None = None, _most_threads: int = 0) -> list[Shape]:
+    def prepare_prompt(self, ids: list[int], _shapes: list[Shape] | None = None, _most_threads: int = 0) -> list[Shape]:
         kept = next((n for n, (a, b) in enumerate(zip(ids[:-1], self.ids, strict=False)) if a != b), len(self.ids))
-        self.rewind(min(kept, len(ids) - 1))
+        self.rewind_to(min(kept, len(ids) - 1))
         body = len(ids) - 1 - len(self.ids)
         return [Shape(body), Shape(1)] if body else [Shape(1)]
 
-    def rewind(self, count: int) -> None:
+    def rewind_to(self, count: int) -> None:
         del self.ids[count:]
 
     def read(self, ids: list[int], shape: Shape, _seconds: float, _ahead: Sequence[int] = ()) -> Shape:
@@ -84,7 +84,7 @@ class FakeCache:
         self.ids += ids[len(self.ids) : len(self.ids) + shape.rows]
         return Shape(shape.rows, self.threads)
 
-    def logits(self) -> Row:
+    def read_logits(self) -> Row:
         seed = crc32(np.array(self.ids, np.int32).tobytes())
         row = np.random.default_rng(seed).standard_normal(self.model.n_vocab, np.float32) * 2
         row[self.model.tokenize(".\n")] += 5  # sentences and lines end now and then

@@ -17,13 +17,14 @@ from termchat.engine.abilities import (
     VLLM,
     EngineAbilities,
     Feature,
-    most_of,
     find_refusal,
+    most_of,
     who_can,
 )
 from termchat.engine.address import HERE, EngineAddress
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Load, Loaded, ModelSpec
+from termchat.engine.worker_line import WorkerLine
 from tests.tui.fake_engine import INFO
 
 
@@ -91,7 +92,7 @@ sys.stdin.buffer.read()
 def test_an_engine_offers_what_its_model_tells_and_all_before(tmp_path: Path) -> None:
     info = msgspec.structs.replace(INFO, abilities=LLAMA_SERVER)
     said = wire.frame(1, Loaded(info)).hex()
-    engine = LocalEngine(tmp_path / "log", command=[sys.executable, "-c", _WORKER, said])
+    engine = LocalEngine(tmp_path / "log", WorkerLine([sys.executable, "-c", _WORKER, said]))
     try:
         assert engine.offers == ALL_FEATURES
         engine.send(Load(ModelSpec("m", "m")))

@@ -473,7 +473,9 @@ def test_auto_spends_no_more_on_a_model_than_it_gained(pair: ModelSession, monke
         return read(self, ids, threads)
 
     monkeypatch.setattr(DraftModel, "read", reading)
-    monkeypatch.setattr(DraftModel, "cost_reading", lambda self, ids: (len(ids) - self.cache.common(ids) - 1) * 0.1)
+    monkeypatch.setattr(
+        DraftModel, "cost_reading", lambda self, ids: (len(ids) - self.cache.count_common(ids) - 1) * 0.1
+    )
     for each, drafts in ((0.2, False), (0.05, True)):  # with COSTS four of five right tokens pay for the second alone
         monkeypatch.setattr(DraftModel, "each", each)
         lengths.clear()

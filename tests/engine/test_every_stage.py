@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving
 from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings
-from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, update_state, state_of
+from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, state_of, update_state
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer, find_top

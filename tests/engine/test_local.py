@@ -25,12 +25,13 @@ from termchat.engine.port import (
     Load,
     ModelSpec,
     Pause,
+    Probe,
+    Probed,
     Resume,
     Step,
     Tokenize,
-    Unload,
-    Unloaded,
 )
+from termchat.engine.worker_line import WorkerLine
 from tests.engine.conftest import Driver, request
 
 TUNING = Tuning()
@@ -59,7 +60,7 @@ def test_a_process_that_was_started_before_takes_the_first_command(engine: Local
     engine.start()
     pid = engine.pid
     engine.start()
-    assert isinstance(answers(engine, Unload())[0], Unloaded)
+    assert isinstance(answers(engine, Probe())[0], Probed)
     assert engine.pid == pid is not None
 
 
@@ -118,7 +119,7 @@ def test_what_was_answered_waits_no_more(driver: Driver) -> None:
 )
 def test_the_reason_of_a_death_is_what_the_process_died_of(tmp_path: Path, printed: str, how: str, reason: str) -> None:
     program = f"import os, sys; print({printed!r}, file=sys.stderr, flush=True); {how}"
-    engine = LocalEngine(tmp_path / "log", command=[sys.executable, "-c", program])
+    engine = LocalEngine(tmp_path / "log", WorkerLine([sys.executable, "-c", program]))
     (failed,) = answers(engine, Tokenize("a"))
     assert isinstance(failed, Failed)
     assert failed.message.endswith(reason)

@@ -74,8 +74,8 @@ def test_a_knob_turned_in_mid_reply_rules_the_next_token(session: FakeSession) -
     assert any(t.probability < 1.0 for t in before)
     # Greedy from the very next token on.
     path = [*ids, *(t.id for t in before)]
-    session.cache.prepare([*path, 1])
-    assert later[0].id == session.cache.logits().argmax()
+    session.cache.prepare_prompt([*path, 1])
+    assert later[0].id == session.cache.read_logits().argmax()
     # What came before the change is what it would have been without it.
     assert [t.id for t in tokens(records(session, request(ids, hot)))][:10] == [t.id for t in before]
 

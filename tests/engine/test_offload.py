@@ -54,8 +54,8 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
             raise EngineError("model", "x.gguf could not be loaded: unable to allocate CUDA0 buffer")
         return opened(spec, *more)  # type: ignore[arg-type]
 
-    opened = model_loading._open
-    monkeypatch.setattr(model_loading, "_open", load)
+    opened = model_loading._open_once
+    monkeypatch.setattr(model_loading, "_open_once", load)
     monkeypatch.setattr(offload, "list_offloading", lambda _main=-1: [gpu(need // 2)])
     return tried
 

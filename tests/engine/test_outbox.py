@@ -7,8 +7,9 @@ import signal
 import threading
 from time import monotonic, sleep
 
-from termchat.engine.local import LocalEngine, Outbox
+from termchat.engine.local import LocalEngine
 from termchat.engine.port import Probe, Probed, Tokenize
+from termchat.engine.worker_line import Outbox
 
 
 def test_more_than_the_pipe_takes_arrives_in_order() -> None:

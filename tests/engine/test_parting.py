@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from termchat.decoding.parting import Divergence, first_difference, find_parting
+from termchat.decoding.parting import Divergence, find_parting, first_difference
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession

@@ -49,7 +49,7 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
 def test_the_worker_leaves_when_the_app_is_killed() -> None:
     code = (
         "import sys, time; from termchat.engine.local import LocalEngine; e = LocalEngine(); "
-        "from termchat.engine.port import Unload; e.send(Unload()); print(e.pid, flush=True); time.sleep(600)"
+        "from termchat.engine.port import Probe; e.send(Probe()); print(e.pid, flush=True); time.sleep(600)"
     )
     app = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert app.stdout is not None

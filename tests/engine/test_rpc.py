@@ -15,6 +15,7 @@ from termchat.decoding.records import Failed
 from termchat.engine.llama import rpc
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, Load, ModelSpec
+from termchat.engine.worker_line import WorkerLine
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ os.abort()
 def test_a_server_that_dies_ends_the_process_and_is_named(listening: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = f"127.0.0.1:{closed.getsockname()[1]}"
-    engine = LocalEngine(tmp_path / "log", command=[sys.executable, "-c", _DIES])
+    engine = LocalEngine(tmp_path / "log", WorkerLine([sys.executable, "-c", _DIES]))
     engine.send(Load(ModelSpec("m", "m", rpc=(listening, gone))))
     (failed,) = [event for _, event in engine.receive(60.0)]
     assert isinstance(failed, Failed)

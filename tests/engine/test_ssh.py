@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
+from typing import Literal
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import ssh, wire
 from termchat.engine.address import EngineAddress
+from termchat.engine.make import engine_at
 from termchat.engine.port import (
     DraftLoaded,
     EngineError,
@@ -36,12 +37,13 @@ from termchat.engine.port import (
     Probed,
     Tokenize,
 )
-from termchat.engine.ssh import SshEngine, ssh_command
+from termchat.engine.ssh import ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
 from tests.fake_ssh import WORKER, hasty, install, lab
+from tests.processes import wait_for_group_end
 
-SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab())
+SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +61,11 @@ class Remote(Driver):
 
     def __init__(self, address: EngineAddress, log: Path | None = None) -> None:
         super().__init__(None)
-        self.engine = SshEngine(address, log)
+        self.engine, self.address = engine_at(address, log), address
+
+    def load(self, spec: ModelSpec = SPEC) -> Event:
+        """The answer to a command to load a model there."""
+        return self.ask(Load(msgspec.structs.replace(spec, engine=self.address)), Loaded)[-1]
 
 
 @pytest.fixture
@@ -77,22 +83,6 @@ def failure(address: EngineAddress, log: Path | None = None) -> Failed:
     return answer
 
 
-def gone(group: int) -> None:
-    """Waits until no process of the group is left; one that is dead and not buried is none."""
-    end = monotonic() + 10
-    while any(state != "Z" for state in states(group)):
-        assert monotonic() < end
-        sleep(0.01)
-
-
-def states(group: int) -> Iterator[str]:
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just gone
-            state, _parent, its_group = file.read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group:
-                yield state
-
-
 def test_the_other_machine_runs_a_model_as_configured_there_but_for_what_is_said_here(home: Path) -> None:
     file = home / "CONFIG" / "termchat" / "config.toml"
     file.parent.mkdir(parents=True)
@@ -100,7 +90,7 @@ def test_the_other_machine_runs_a_model_as_configured_there_but_for_what_is_said
     (home / "CONFIG" / "termchat" / "models.toml").write_text("")
     for spec, context in ((ModelSpec("", "lab"), 1024), (ModelSpec("", "lab", context=512), 512)):
         remote = Remote(lab(model=""))
-        loaded = remote.ask(Load(spec), Loaded)[-1]
+        loaded = remote.load(spec)
         assert isinstance(loaded, Loaded), loaded
         assert (loaded.info.name, loaded.info.context, loaded.info.threads) == ("smollm2", context, 1)
         assert len(loaded.info.sha256) == 64
@@ -234,7 +224,7 @@ MESSAGES = {
     "garbage": framed(b"garbage"),
     "4 GB": b"\xff\xff\xff\xff" + b"x" * 100_000,
     "deep": framed(b"\x92\x01" + b"\x91" * DEEP + b"\xc0"),
-    "deep and unknown": framed(b"\x92\x01\x92\xa8Unloaded" + b"\x91" * DEEP + b"\xc0"),
+    "deep and unknown": framed(b"\x92\x01\x93\xa8Progress\xca\x3f\x00\x00\x00" + b"\x91" * DEEP + b"\xc0"),
     "no UTF-8": framed(b"\x92\x01\x91\xa2\xff\xfe"),
     "unknown": event(1, ["Nonsense", 1]),
     "large id": token_with(3, 1 << 40),
@@ -347,7 +337,7 @@ def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) ->
 
 
 def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_with_it(monkeypatch) -> None:
-    code = "from termchat.engine import wire; print(wire.protocol())"
+    code = "from termchat.engine import wire; print(wire.digest_protocol())"
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed}
         other = subprocess.run(
@@ -357,10 +347,15 @@ def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_wit
     before = wire.digest_protocol()
     monkeypatch.setattr(wire, "Event", Loaded | Failed | Finished)
     assert wire.digest_protocol() != before
+    digests = []
+    for names in (Literal["token", "line"], Literal["token", "word"]):
+        monkeypatch.setattr(wire, "Event", msgspec.defstruct("Unit", [("unit", names)]))
+        digests.append(wire.digest_protocol())
+    assert len({*digests}) == 2, "a value that only one of the two knows"
 
 
 def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     ids = remote.prompt("Tell me a long story.")
     number = remote.engine.send(request(ids, Tuning(max_tokens=400, temperature=0.5)))
     pid = remote.engine.pid
@@ -372,8 +367,8 @@ def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     answer = remote.until(number, Finished)[-1]
     assert isinstance(answer, Failed)
     assert answer.message == ("the line to lab was cut, or its worker ended: client_loop: send disconnect: Broken pipe")
-    gone(pid)
-    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    wait_for_group_end(pid)
+    assert isinstance(remote.load(), Loaded)
 
 
 def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) -> None:
@@ -387,7 +382,7 @@ def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) ->
 
 def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     remote = Remote(lab(hasty(0.5)))
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     number = remote.engine.send(request(remote.prompt("Tell me a long story."), Tuning(max_tokens=400)))
     pid = remote.engine.pid
     assert pid is not None
@@ -402,8 +397,8 @@ def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     assert (answer.kind, answer.message) == ("engine", "the line to lab is silent: no word for 3 s")
     assert not remote.engine.alive
     os.killpg(pid, signal.SIGCONT)  # the line is back, and its worker hears that nobody waits for it
-    gone(pid)
-    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    wait_for_group_end(pid)
+    assert isinstance(remote.load(), Loaded)
     remote.engine.close()
 
 
@@ -475,7 +470,7 @@ def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:
     pid = remote.engine.pid
     assert pid is not None
     remote.engine.close()
-    gone(pid)
+    wait_for_group_end(pid)
 
 
 def test_the_command_line_holds_no_question_and_no_key() -> None:
@@ -490,7 +485,7 @@ def test_the_command_line_holds_no_question_and_no_key() -> None:
 
 def test_tokens_arrive_one_by_one(remote: Remote) -> None:
     """A line that gathers would make the knobs late."""
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     number = remote.engine.send(request(remote.prompt("Count to ten."), Tuning(max_tokens=12, temperature=0.0)))
     sizes: list[int] = []
     while not (found := [event for of, event in remote.engine.receive(1.0) if of == number]) or not isinstance(
@@ -534,12 +529,12 @@ def test_flags_alone_reach_a_termchat_at_an_odd_place() -> None:
 def test_windows_is_told_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(EngineError, match="ssh:// engines do not work on Windows") as refused:
-        SshEngine(lab()).send(Probe())
+        engine_at(lab()).send(Probe())
     assert refused.value.hint == "use a server's URL, or WSL"
 
 
 def test_a_draft_model_of_the_other_machine_drafts_there(remote: Remote) -> None:
-    remote.ask(Load(SPEC), Loaded)
+    remote.load()
     loaded = remote.ask(LoadDraft(ModelSpec("smollm2", "smollm2", engine=lab())), DraftLoaded)[-1]
     assert isinstance(loaded, DraftLoaded), loaded
     assert loaded.info is not None

@@ -189,9 +189,9 @@ def test_nothing_that_catches_exceptions_outlives_the_deadline() -> None:
 
 def test_what_never_comes_back_to_python_ends_the_worker_and_not_the_app() -> None:
     program = (
-        "from termchat.decoding.deadline import deadline\n"
+        "from termchat.decoding.deadline import interrupt_after\n"
         "from termchat.engine.llama.sandbox import last_resort\n"
-        "with deadline(0.1), last_resort(0.5):\n"
+        "with interrupt_after(0.1), last_resort(0.5):\n"
         "    sum([[0] * 10_000] * 20_000, [])\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)

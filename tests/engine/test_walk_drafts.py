@@ -35,13 +35,13 @@ class Knowing:
     def __init__(self, ids: list[int], _judge: object) -> None:
         self._random = Random(len(ids))
 
-    def learn(self, *_: object) -> None:
+    def learn_round(self, *_: object) -> None:
         pass
 
-    def expects(self, *_: object) -> float:
+    def expect_speedup(self, *_: object) -> float:
         return 2.0
 
-    def propose(self, ids: list[int], most: int, _times: object) -> list[int]:
+    def propose_ids(self, ids: list[int], most: int, _times: object) -> list[int]:
         whole = next((known for known in self.said if known[: len(ids)] == ids), ids)
         known = whole[len(ids) :][: self._random.randint(1, most)]
         return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]

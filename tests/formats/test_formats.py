@@ -272,7 +272,7 @@ def test_messages_are_kept_with_their_words(store: Store, tmp_path: Path) -> Non
     (transcript,) = importing.chats(tmp_path / "a.json")
     stored = store.load(importing.keep_transcript(store, transcript))
     assert list(stored.conversation.list_turns()) == list(example_chats.whole().chat.list_turns())
-    assert stored.interrupted == ()
+    assert stored.unfinished == ()
 
 
 # --- the table of tokens ---------------------------------------------------------------------------------------------

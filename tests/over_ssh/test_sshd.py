@@ -18,8 +18,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
 from termchat.engine.local import LocalEngine
+from termchat.engine.make import engine_at
 from termchat.engine.port import ModelSpec
-from termchat.engine.ssh import SshEngine
 from termchat.models.elsewhere import models_of
 from tests.chat.driven_chat import Driven
 from tests.chats import chat_on
@@ -52,7 +52,7 @@ def gone(sshd: Sshd) -> None:
 
 
 def test_a_chat_over_ssh_is_the_chat_at_home(sshd: Sshd, made: list[Driven]) -> None:
-    there = chat(made, SshEngine(sshd.lab()), sshd.lab())
+    there = chat(made, engine_at(sshd.lab()), sshd.lab())
     here = chat(made, LocalEngine(), model=str(sshd.model))
     for text in ("Name three rivers.", "And one more?"):
         replies = here.say(text), there.say(text)
@@ -72,7 +72,7 @@ def test_a_chat_over_ssh_is_the_chat_at_home(sshd: Sshd, made: list[Driven]) -> 
 def test_a_line_that_is_cut_or_silent_keeps_the_reply_ends_the_worker_and_is_taken_up_again(
     sshd: Sshd, made: list[Driven], who: str, sent: signal.Signals
 ) -> None:
-    engine = SshEngine(sshd.lab())
+    engine = engine_at(sshd.lab())
     driven = chat(made, engine, sshd.lab())
     whole = driven.say("Tell me about the desert.")
     driven.chat.new()

@@ -157,7 +157,8 @@ class Scene:
 
 
 CONSTRAINTS = (
-    make_choice(["teal", "ochre"]), Constraint("regex", "[A-Z]{3}[0-9]{2}"), Constraint("gbnf", 'root ::= "a" ("b" | "c")+ "."'),
+    make_choice(["teal", "ochre"]), Constraint("regex", "[A-Z]{3}[0-9]{2}"),
+    Constraint("gbnf", 'root ::= "a" ("b" | "c")+ "."'),
     Constraint("lark", 'start: "x" ("y" | "z")'),
     Constraint("json_schema", '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'),
 )  # fmt: skip

@@ -67,7 +67,7 @@ def _chat(url: str, limit: int = 12) -> tuple[list[Event], EngineError | None]:
     def said() -> Iterator[Event]:
         address = EngineAddress(url=url, kind="openai")
         session = TextSession(HttpClient(address, silence=10), ModelSpec("", "", engine=address), lambda _: None)
-        session.info()
+        session.build_info()
         conditions: tuple[Condition, ...] = (Length(limit),) if limit else ()
         asked = ask_for([], Tuning().samplers(), conditions, seed=1, messages=[Message("user", "Hi")])
         try:

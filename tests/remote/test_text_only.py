@@ -90,7 +90,7 @@ def test_a_reply_of_a_real_server(real: RealServer) -> None:
     session = _session(real.url)
     try:
         heard = _heard(session, _asked("Tell me a long story.", Length(6)))
-        info = session.info()
+        info = session.build_info()
     finally:
         session.close()
     assert (info.name, info.context, info.abilities.manner) == ("smollm2", 1024, "text only")
@@ -306,7 +306,7 @@ def test_a_cancel_hangs_up_at_once(serve: Serve) -> None:
 
 
 def test_it_ends_at_once_while_the_server_says_nothing(serve: Serve) -> None:
-    release = Silence(lambda: threading.Timer(0.3, session.abort).start())
+    release = Silence(lambda: threading.Timer(0.3, session.abort_decode).start())
     session = _session(serve(silent(release)).url)
     begun = monotonic()
     heard = _heard(session)
@@ -352,10 +352,10 @@ def test_which_model(serve: Serve) -> None:
         _session(twin.url)
     assert "m0, m1, m2, …" in error.value.hint
     session = _session(twin.url, "m4")
-    assert (session.info().name, session.info().context) == ("m4", 8192)
+    assert (session.build_info().name, session.build_info().context) == ("m4", 8192)
     other = _session(serve(words("Hello"), models=False).url, "/srv/models/x.gguf")
     (start,) = (one for one in _heard(other) if isinstance(one, Start))
-    assert (other.info().path, start.model.path, start.model.name) == ("/srv/models/x.gguf", "x.gguf", "x")
+    assert (other.build_info().path, start.model.path, start.model.name) == ("/srv/models/x.gguf", "x.gguf", "x")
 
 
 @pytest.mark.parametrize("wanted", ["", "as-i-call-it"])
@@ -375,7 +375,7 @@ def test_a_server_of_one_model_that_has_another_now_is_noticed(serve: Serve, wan
 def test_a_stop_while_its_models_are_asked_for_ends_the_reply(serve: Serve) -> None:
     twin = serve(words("Hello"))
     session = _session(twin.url)
-    release = Silence(lambda: threading.Timer(0.3, session.abort).start())
+    release = Silence(lambda: threading.Timer(0.3, session.abort_decode).start())
     twin.models = silent(release)
     begun = monotonic()
     assert _end(_heard(session)).reason == "user"
@@ -441,7 +441,7 @@ def test_a_key_goes_along_and_is_never_told(serve: Serve) -> None:
     session = TextSession(HttpClient(address, "sk-secret"), ModelSpec("", "", engine=address), lambda _: None)
     heard = _heard(session)
     assert _text(heard) == "Hello"
-    assert "sk-secret" not in repr(heard) + repr(session.info())
+    assert "sk-secret" not in repr(heard) + repr(session.build_info())
     with pytest.raises(EngineError, match="wants a key") as error:
         _session(twin.url)
     assert error.value.kind == "key"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from termchat.chat.service import Chat
-from termchat.decoding.constraint import GRAMMAR, Constraint, make_choice
+from termchat.decoding.constraint import GRAMMAR, Constraint, TextError, make_choice
 from termchat.decoding.records import Stage
 from termchat.engine.port import Adjust
 from termchat.tui.constraint.constraint_dialog import ConstraintDialog, ConstraintText
 from termchat.tui.constraint.constraint_line import what_comes
-from termchat.tui.constraint.constraint_setting import choices, file_or_text, typed
+from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, typed
 from tests.tui.running_app import Desktop, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -138,6 +138,11 @@ async def test_choices_examples_and_grammars_are_commands_and_faults_are_told_at
         assert desk.chat.constraint == before
         await command(desk, "/unconstrain")
         assert desk.chat.constraint is None
+
+
+def test_an_example_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(TextError, match="it is nested too deeply"):
+        by_example('{"a": ' * 400 + "1" + "}" * 400)
 
 
 async def test_the_dialog_keeps_a_faulty_text_with_the_cursor_at_the_fault_and_knows_recent_ones() -> None:

@@ -106,7 +106,7 @@ def test_a_frame_measures_no_token_twice(count: int, monkeypatch: pytest.MonkeyP
         asked.append(index)
         return None
 
-    monkeypatch.setattr(node.tokens, "draft", draft)
+    monkeypatch.setattr(node.tokens, "find_draft", draft)
     drafted(node, 3)
     ribbon_line([Span(node, count + 3)], "drafts", None, 80)
     assert asked == [count, count + 1, count + 2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -203,7 +202,7 @@ def test_greedy_cuts_nothing_but_takes_the_highest() -> None:
         why = why_not(drawn=drawn)
         stages = [StageEffect("top_k", -2.5, 0.05, 40, False), StageEffect("temperature", None, None, 1, not drawn)]
         it = replaced(why.explained.explanation, stages=stages, removed_by=None if drawn else "temperature")
-        told = words(why_lines(replace(why, explained=Explained(it, recomputed=True)), 60))
+        told = words(why_lines(msgspec.structs.replace(why, explained=Explained(it, recomputed=True)), 60))
         assert says in told
         assert ("not highest" in told) is not drawn
         assert not [word for word in ("cut", "Cut", "dice picked") if word in told]

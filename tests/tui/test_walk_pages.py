@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from termchat.chat.service import Chat
+from termchat.conversation.unsent import Wish
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams, Candidate
@@ -203,7 +204,7 @@ async def test_both_are_stepped_with_one_key() -> None:
     async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
         desk.engine.end()
         await desk.settle()
-        desk.chat.walks.start(walk_plan.compare({}, {"temperature": 1.2}), text=PROMPT, paused=True)
+        desk.chat.send(PROMPT, Wish(walk_plan.compare({}, {"temperature": 1.2}), "wait"))
         await desk.settle()
         for walk_ in (0, 1):
             desk.engine.wait(walk=walk_, piece="Sea")

@@ -1,8 +1,8 @@
 """Saved chats and the message history in one SQLite file, which several processes may use at once.
 
     store       `Store`: hands changes to its writer; answers each question on a connection of its own, after what was queued
-    writer      the thread with the queue of changes: in order, in batches, tried again where the disk fails
-    connection  the file as the writer has it open: repaired when it is opened, followed where it is replaced
+    writer      the thread with the queue of changes: in order, in batches, tried again where the disk fails; and the file as it
+                is open: repaired when it is opened, followed where it is replaced
     search      lists and searches          load        a whole chat, or records of it
     claims      which process writes to which chat at this moment
     derived     texts and counts that lists and searches read
@@ -14,6 +14,6 @@
     repair      what can be copied from a damaged file
     store_files the file, what is beside it, and where a damaged one goes
 
-A change goes Store → Writer → OpenFile → SQLite; an answer SQLite → Store. Whoever streams tokens never waits for the disk. A
+A change goes Store → Writer → SQLite; an answer SQLite → Store. Whoever streams tokens never waits for the disk. A
 question that meets damage says so and marks the file; only opening it repairs it.
 """

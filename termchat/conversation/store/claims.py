@@ -35,26 +35,26 @@ class Claims:
     def hold_claim(self, session: str, reply: int) -> None:
         """Lock a reply of a chat for writing by this process, or other work without an end of its own (0)."""
         with self._mutex:
-            if session in self._held or self._lock(session):
+            if session in self._held or self._lock_byte(session):
                 self._held.setdefault(session, set()).add(reply)
 
     def let_go(self, session: str, reply: int) -> None:
-        """That reply is written; the chat is let go with the last one."""
+        """Release a reply that is written; the chat is released with its last one."""
         with self._mutex:
             replies = self._held.get(session, set())
             replies.discard(reply)
             if session in self._held and not replies:
                 del self._held[session]
-                self._unlock(session)
+                self._unlock_byte(session)
 
     def is_elsewhere(self, session: str) -> bool:
         """Return whether another process writes to a chat."""
         with self._mutex:
             if session in self._held or not self._path.exists():
                 return False
-            locked = self._lock(session)
+            locked = self._lock_byte(session)
             if locked:
-                self._unlock(session)
+                self._unlock_byte(session)
             return locked is False
 
     def close(self) -> None:
@@ -64,35 +64,27 @@ class Claims:
                 os.close(self._file)
                 self._file = None
 
-    if sys.platform != "win32":
+    def _lock_byte(self, session: str) -> bool | None:
+        """Lock a chat's byte; return False where another process has, None where that cannot be done."""
+        if sys.platform == "win32":
+            return None
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _find_place(session))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:
+            return None
+        return True
 
-        def _lock(self, session: str) -> bool | None:
-            """Lock a chat's byte; False where another process has, None where that cannot be done."""
-            try:
-                if self._file is None:
-                    self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-            except OSError:
-                return None
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _find_place(session))
-            except (BlockingIOError, PermissionError):
-                return False
-            except OSError:
-                return None
-            return True
-
-        def _unlock(self, session: str) -> None:
-            assert self._file is not None
+    def _unlock_byte(self, session: str) -> None:
+        if sys.platform != "win32" and self._file is not None:
             with contextlib.suppress(OSError):
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _find_place(session))
-
-    else:
-
-        def _lock(self, session: str) -> bool | None:
-            return None
-
-        def _unlock(self, session: str) -> None:
-            pass
 
 
 def _find_place(session: str) -> int:

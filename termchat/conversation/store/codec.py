@@ -39,7 +39,7 @@ def to_record(blob: bytes) -> Record:
 
 
 def from_record(record: Record) -> bytes:
-    """In the form in which it travels on the pipe: as it came, or encoded again."""
+    """Encode a record as it travels on the pipe; one that came from there is not encoded again."""
     if (packed := bytes_of(record)) is not None:
         return packed
     try:
@@ -51,12 +51,12 @@ def from_record(record: Record) -> bytes:
 
 
 def from_settings(value: object) -> str:
-    """Return a struct, or a tuple of them, as JSON."""
+    """Encode a struct, or a tuple of them, as JSON."""
     return msgspec.json.encode(value).decode("utf-8")
 
 
 def to_settings(text: str, otherwise: _T, kind: type[_T] | None = None) -> _T:
-    """What `from_settings` wrote; `otherwise` where it is damaged, or of a newer termchat."""
+    """Decode the result of `from_settings`; return `otherwise` where it is damaged, or of a newer termchat."""
     with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(text, type=kind or type(otherwise))
     return otherwise
@@ -84,9 +84,7 @@ def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
 
 
 def to_seconds(moment: object) -> float:
-    """Decode a time in seconds since the epoch, UTC; 0.0, for unknown, if no calendar has it: a damaged number, or a clock
-    that was far off.
-    """
+    """Read a moment in seconds since the epoch, UTC; 0.0, for unknown, where it is damaged or beyond all calendars."""
     return float(moment) if isinstance(moment, (int, float)) and 0 <= moment < LATEST else 0.0
 
 
@@ -99,7 +97,7 @@ class _Reply(msgspec.Struct, array_like=True):
 
 
 def from_reply(node: Node) -> bytes | None:
-    """Return a reply that has ended, packed; None if one of its texts cannot be."""
+    """Pack a reply that has ended; None if one of its texts cannot be packed."""
     others = (node.start, *node.settings, node.prefill, node.finished, node.failed, *node.beams, node.ranking)
     records: list[Record] = [record for record in others if record is not None]
     try:

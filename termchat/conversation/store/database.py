@@ -58,17 +58,16 @@ class StoreError(Exception):
 
 def is_damage(error: BaseException) -> bool:
     """Return whether the file itself is broken, and not only out of reach."""
-    return isinstance(error, sqlite3.Error) and _read_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.Error) and _error_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain_error(error: Exception, path: Path) -> str:
-    """In a line for people."""
+    """Explain an error in a line for people."""
     if isinstance(error, StoreError):
         return error.message
     if isinstance(error, OSError):
         return f"{error.strerror or error} ({error.filename or path})"
-    reason = REASONS.get(_read_code(error), str(error)) if isinstance(error, sqlite3.Error) else str(error)
-    return f"{reason} ({path})"
+    return f"{REASONS.get(_error_code(error), str(error))} ({path})"
 
 
 def connect_file(path: Path) -> sqlite3.Connection:
@@ -91,14 +90,14 @@ def connect_file(path: Path) -> sqlite3.Connection:
         if not _check_schema(db, path):
             _create_tables(db, path)
         _add_tables(db)  # a file from before the first release may lack one
-        _start_log(db)
+        _start_wal(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _start_log(db: sqlite3.Connection) -> None:
+def _start_wal(db: sqlite3.Connection) -> None:
     """Have changes written to a log ahead; here SQLite itself waits for no other process that does the same."""
     end = time.monotonic() + BUSY_S
     while True:
@@ -106,34 +105,28 @@ def _start_log(db: sqlite3.Connection) -> None:
             db.execute("PRAGMA journal_mode=WAL").fetchone()
             return
         except sqlite3.OperationalError as error:
-            if _read_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if _error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.01)
 
 
-def is_made(db: sqlite3.Connection) -> bool:
-    """Return whether the file has its tables."""
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    return bool(found)
-
-
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect` does."""
+    """Open the file for reading, also in a read-only folder, and on a full disk. Raises as `connect_file` does."""
     _check_kinds(path)
     address = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        return _open_file(address, path)
+        return _open_checked(address, path)
     except sqlite3.OperationalError as error:
         may_write = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
         # For a reader, too, SQLite makes an index of the log; without a log it can do without.
         if may_write and not (
-            _read_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
+            _error_code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) and store_files.has_no_log(path)
         ):
             raise
-        return _open_file(f"{address}&immutable=1", path)
+        return _open_checked(f"{address}&immutable=1", path)
 
 
-def _read_code(error: sqlite3.Error) -> int:
+def _error_code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -154,7 +147,7 @@ def _check_kinds(path: Path) -> None:
             )
 
 
-def _open_file(address: str, path: Path) -> sqlite3.Connection:
+def _open_checked(address: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
     db.text_factory = as_text
     try:
@@ -196,16 +189,11 @@ def _add_tables(db: sqlite3.Connection) -> None:
 
 
 def _create_tables(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         if not _check_schema(db, path):
             _add_tables(db)
             for statement in DERIVED:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
             db.execute(f"PRAGMA user_version={VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise

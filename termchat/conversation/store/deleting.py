@@ -34,7 +34,6 @@ def copy_session(db: sqlite3.Connection, to: str, session: str, before: int = AL
     """Copy a chat as it was before the node `before`, with the records up to place `seq`."""
     for statement in COPY:
         db.execute(statement, {"session": session, "copy": to, "number": before, "seq": seq})
-    derived.refresh(db, to)
 
 
 def purge_session(db: sqlite3.Connection, session: str) -> None:
@@ -44,10 +43,10 @@ def purge_session(db: sqlite3.Connection, session: str) -> None:
 
 
 def purge_expired(db: sqlite3.Connection) -> None:
-    """Purge chats deleted more than `KEPT_S` ago, each in a transaction of its own."""
+    """Remove the chats that were deleted more than `KEPT_S` ago, each in a transaction of its own."""
     limit = (time.time() - KEPT_S,)
     for (session,) in db.execute("SELECT id FROM sessions WHERE deleted < ?", limit).fetchall():
-        db.execute("BEGIN IMMEDIATE")
-        if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
-            purge_session(db, session)
-        db.execute("COMMIT")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            if db.execute("SELECT 1 FROM sessions WHERE id = ? AND deleted < ?", (session, *limit)).fetchone():
+                purge_session(db, session)

@@ -63,14 +63,9 @@ def rescue_rows(damaged: Path, db: sqlite3.Connection) -> int | None:
         sqlite3.Error: `db` takes nothing, or the damaged file cannot even be opened.
     """
     mark = mark_of(damaged)
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:
+        db.execute("BEGIN IMMEDIATE")
         count = _copy_rows(damaged, db) if mark.exists() else None
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
     if count is not None:
         with contextlib.suppress(OSError):
             mark.unlink()
@@ -92,11 +87,11 @@ def _copy_rows(damaged: Path, db: sqlite3.Connection) -> int:
                     if table == "nodes":  # of a chat without a turn there is nothing to read
                         chats.add(row[0])
     for (session,) in db.execute(_UNNAMED).fetchall():
-        _restore_name(db, session)
+        _name_chat(db, session)
     return len(chats)
 
 
-def _restore_name(db: sqlite3.Connection, session: str) -> None:
+def _name_chat(db: sqlite3.Connection, session: str) -> None:
     """Make a row for a chat that lost its own, from its id and its turns; its settings are gone."""
     (words,) = db.execute(_FIRST_WORDS, (session,)).fetchone() or ("",)
     (blob,) = db.execute(_FIRST_RECORD, (session,)).fetchone() or (None,)

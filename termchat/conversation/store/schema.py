@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 
 # --- what a column gives, whatever is in it: SQLite keeps any value in any column ---------------------------------------
@@ -139,16 +140,13 @@ def _readable_from(db: sqlite3.Connection, table: str, place: int) -> int | None
             return found is None or found[0] >= rowid
         return False
 
-    step = 1
-    while not reads(place + step):
-        step *= 2
+    for step in (1 << power for power in range(62)):
         if place + step >= 1 << 62:
             return None
-    low, high = place + step // 2, place + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reads(middle) else (middle, high)
-    return high
+        if reads(place + step):
+            passed = range(place + step // 2 + 1, place + step)
+            return place + step // 2 + 1 + bisect_left(passed, True, key=reads)
+    return None
 
 
 def insert_row(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> None:

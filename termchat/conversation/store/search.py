@@ -71,7 +71,7 @@ _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
 def list_newest(db: sqlite3.Connection, which: Mapping[str, int]) -> list[SessionSummary]:
     """List chats that have a turn, the last used first. `which` has `limit` and `offset`, and whether the `deleted` ones are
     meant, and those of `lessons`, or the others."""
-    return [_build_summary(row) for row in db.execute(_NEWEST, which)]
+    return [_to_summary(row) for row in db.execute(_NEWEST, which)]
 
 
 def list_matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> list[SessionSummary]:
@@ -87,13 +87,11 @@ def list_matching(db: sqlite3.Connection, search: str, which: Mapping[str, int])
     texts = _best_first(db, texts, [word for word, found in of_word.items() if len(found) < RARE])
     best = {text >> 32: text for text in reversed(texts)}  # of each chat its first
     place = {chat: at for at, chat in enumerate(dict.fromkeys(text >> 32 for text in texts))}
-    rows = sorted(_read_listed(db, best, which), key=lambda row: place[row[-1]])
+    rows = sorted(_read_rows(db, best, which), key=lambda row: place[row[-1]])
     if len(rows) < end and len(of_word) > 1:
-        rows += islice(_find_spread(db, of_word, best, which), end - len(rows))
+        rows += islice(_spread_out(db, of_word, best, which), end - len(rows))
     mark = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)))
-    return [
-        _build_summary(row[:-1], _cut_snippet(db, mark, row[1], row[-1], best.get(row[-1]))) for row in rows[begin:end]
-    ]
+    return [_to_summary(row[:-1], _snippet_of(db, mark, row[1], row[-1], best.get(row[-1]))) for row in rows[begin:end]]
 
 
 def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
@@ -125,13 +123,13 @@ def words_of(search: str) -> list[str]:
 def _build_query(db: sqlite3.Connection, word: str) -> str:
     """Make the index's query for a word; "" where it is quicker to search the texts, of which the newest mostly have it."""
     if len(word) >= 3:
-        return _quote_text(word)
+        return _quote(word)
     trigrams = _list_trigrams(db, word)
-    return " OR ".join(map(_quote_text, trigrams or [_NOWHERE])) if len(trigrams) < FEW_TRIGRAMS else ""
+    return " OR ".join(map(_quote, trigrams or [_NOWHERE])) if len(trigrams) < FEW_TRIGRAMS else ""
 
 
 def _texts_with(db: sqlite3.Connection, asked: Mapping[str, str], most: int) -> list[int]:
-    """Find the newest texts that have all words; see `_asked`."""
+    """Find the newest texts that have all words; see `_build_query`."""
     looked_up = sorted((word for word in asked if asked[word]), key=len, reverse=True)[:LOOKED_UP]
     query = " AND ".join(f"({asked[word]})" for word in looked_up)
     searched = [word for word in asked if word not in looked_up]
@@ -143,7 +141,7 @@ def _texts_with(db: sqlite3.Connection, asked: Mapping[str, str], most: int) -> 
 
 def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -> list[int]:
     """Sort texts by how well they match rare words; to weigh common ones takes long and says nothing."""
-    query = " AND ".join(_quote_text(word) for word in rare if len(word) >= 3)
+    query = " AND ".join(_quote(word) for word in rare if len(word) >= 3)
     if not query or len(texts) < 2:
         return texts
     ranked = db.execute("SELECT rowid FROM found WHERE found MATCH ? ORDER BY bm25(found), rowid DESC", (query,))
@@ -151,12 +149,12 @@ def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -
     return sorted(texts, key=lambda text: place.get(text, len(place)))
 
 
-def _find_spread(
+def _spread_out(
     db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], which: Mapping[str, int]
 ) -> Iterator[Sequence[Any]]:
     """List chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
     chats = {text >> 32 for text in min(texts.values(), key=len)}.difference(but)
-    for row in sorted(_read_listed(db, chats, which), key=lambda row: codec.to_seconds(row[3]), reverse=True):
+    for row in sorted(_read_rows(db, chats, which), key=lambda row: codec.to_seconds(row[3]), reverse=True):
         said = "\n".join(text for (text,) in db.execute(_FOLDED, (row[-1],)))
         if all(word in said for word in texts):
             yield row
@@ -174,23 +172,23 @@ def _list_trigrams(db: sqlite3.Connection, beginning: str) -> list[str]:
     return found[1:]
 
 
-def _quote_text(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _read_listed(db: sqlite3.Connection, chats: Iterable[int], which: Mapping[str, int]) -> list[Sequence[Any]]:
+def _read_rows(db: sqlite3.Connection, chats: Iterable[int], which: Mapping[str, int]) -> list[Sequence[Any]]:
     """Read the listed columns of these chats, and their numbers."""
     return db.execute(_OF_CHATS, {**which, "chats": json.dumps(list(chats))}).fetchall()
 
 
-def _build_summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
+def _to_summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
     session, title, created, updated, turns, tokens, model = row
     name = codec.to_settings(model, ModelRef()).name
     begun, used = codec.to_seconds(created), codec.to_seconds(updated)
     return SessionSummary(session, title[:LONGEST_TITLE], begun, used, turns, tokens, name, snippet)
 
 
-def _cut_snippet(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: int, text: int | None) -> str:
+def _snippet_of(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: int, text: int | None) -> str:
     """Cut a snippet out of the best text; the title is seen anyway and comes last."""
     if text is not None and text & 0xFFFFFFFF:
         found = db.execute(f"{_OF_TEXT} = ?", (text,))
@@ -209,17 +207,17 @@ def cut_snippet(mark: re.Pattern[str], text: str, folded: str) -> str:
     begin = max(first.start() - BEFORE, 0)
     if begin:
         space = text.find(" ", begin, first.start())
-        begin = _find_whole(text, begin) if space < 0 else space + 1
-    end = _find_whole(text, begin + LONGEST)
+        begin = _skip_marks(text, begin) if space < 0 else space + 1
+    end = _skip_marks(text, begin + LONGEST)
     parts, done = ["…" if begin else ""], begin
     for found in mark.finditer(folded, begin, end):
-        stop = _find_whole(text, found.end())
+        stop = _skip_marks(text, found.end())
         parts += [_flatten_line(text[done : found.start()]), BEGIN, _flatten_line(text[found.start() : stop]), END]
         done = stop
     return "".join([*parts, _flatten_line(text[done:end]), "…" if end < len(text) else ""]).strip()
 
 
-def _find_whole(text: str, at: int) -> int:
+def _skip_marks(text: str, at: int) -> int:
     """Find the next place that is not within a character with its combining marks and variations."""
     while at < len(text) and (text[at] in _VARIES or unicodedata.category(text[at])[0] == "M"):
         at += 1
@@ -227,5 +225,5 @@ def _find_whole(text: str, at: int) -> int:
 
 
 def _flatten_line(text: str) -> str:
-    """Replace line breaks, and characters that look like BEGIN or END, by spaces."""
+    """Replace line breaks, and characters that could be taken for BEGIN or END, by spaces."""
     return re.sub(r"[\s\x02\x03]", " ", text)

@@ -16,13 +16,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
-from termchat.conversation.session import Breakpoint, ModelRef, Session, SessionSummary, View
+from termchat.conversation.session import ModelRef, Session, SessionChanges, SessionSummary
 from termchat.conversation.store import codec, database, deleting, derived, load, repair, store_files, unsent_rows
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
@@ -46,7 +46,6 @@ from termchat.conversation.store.schema import (
     UPDATE_SESSION,
 )
 from termchat.conversation.store.writer import Operation, Writer
-from termchat.conversation.token_texts import pack_words
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.escapes import well_formed
@@ -58,6 +57,9 @@ __all__ = ["ModelRef", "SessionSummary", "Store", "StoreError", "StoreNotice"]
 
 HISTORY = 2_000
 """Messages of the history at most."""
+
+PREVIEWED = 40
+"""Turns of a preview at most."""
 
 REPAIR = "Run termchat again: it repairs the file when it opens it."
 
@@ -121,11 +123,11 @@ class Store:
         """Find the chat of a lesson that was last used."""
         return self._read_settled(lambda db: finding.of_lesson(db, lesson))
 
-    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
-        """Read roles and texts of the last turns of a chat, at most `limit`; none for an unknown chat."""
+    def preview(self, session: str) -> list[tuple[Role, str]]:
+        """Read roles and texts of the last turns of a chat, at most `PREVIEWED`; none for an unknown chat."""
         session = self.current(session)
-        found = self._read_settled(lambda db: load.load(db, session))
-        return list(found.conversation.list_turns())[-limit:] if found is not None else []
+        found = self._read_settled(lambda db: load.load(db, session, 8 * PREVIEWED))
+        return list(found.conversation.list_turns())[-PREVIEWED:] if found is not None else []
 
     def find(self, word: str) -> str:
         """Find the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
@@ -175,13 +177,12 @@ class Store:
         """Read the records of a reply in order, unwritten ones included, up to a damaged one."""
         moved = self.current(session)
         with self._writer.between_writes() as operations:
-            queued = _operations_on(operations, session, number)
+            queued = _select_operations(operations, session, number)
             # While the node itself is not written, a node of its number is another process's.
             is_written = not any(op.does is ADD_NODE for op in queued)
             rows = self._read(lambda db: list(load.load_records(db, moved, number))) if is_written else None
-        for on_path, blob in (rows or []) + [
-            (bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD
-        ]:
+        waiting = ((0, bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD)
+        for _, on_path, blob in (*(rows or ()), *waiting):
             try:
                 record = codec.to_record(blob)
             except StoreError:
@@ -197,25 +198,22 @@ class Store:
         It reads a few records, however many the reply has, and never waits for one that is being written.
         """
         # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
-        queue = _operations_on(self._writer.list_queued(), session, number)
+        queue = _select_operations(self._writer.list_queued(), session, number)
         moved = self.current(session)
         waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
 
-        def queued(place: int) -> Iterator[tuple[int, bytes]]:
-            return islice(enumerate(waiting), place, None)
+        def queued(place: int) -> Iterator[tuple[int, bool, bytes]]:
+            return ((at, False, waiting[at]) for at in range(place, len(waiting)))
 
-        def find(sources: Sequence[load.Rows]) -> Token | None:
-            firsts = (found for rows in sources if (found := load.first_token(rows)) is not None)
-            first = next(firsts, None)
+        def find(*sources: load.Rows) -> Token | None:
+            first = next(filter(None, map(load.first_token, sources)), None)
             if first is None or index < 0:
                 return None
-            step = first[1].step + index
-            tokens = (token for rows in sources if (token := load.token_of_step(rows, step)) is not None)
-            return next(tokens, None)
+            return next(filter(None, (load.token_of_step(rows, first[1].step + index) for rows in sources)), None)
 
-        if any(op.does is ADD_NODE for op in queue) or not self._is_there():
-            return find([queued])
-        return self._read(lambda db: find([load.read_rows(db, moved, number), queued]))
+        if any(op.does is ADD_NODE for op in queue):
+            return find(queued)
+        return self._read(lambda db: find(partial(load.load_records, db, moved, number), queued))
 
     def messages(self) -> list[str]:
         """Read the message history, the oldest message first."""
@@ -241,28 +239,24 @@ class Store:
             raise StoreError(f"the file of saved chats is damaged ({self.path})", REPAIR)
         return answer
 
-    def _is_there(self) -> bool:
-        """Return whether the file exists. Raises StoreError if that is unknown, or for a dangling link."""
+    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """Answer a question; None where there is no file yet."""
         try:
             self.path.stat()
         except FileNotFoundError:
             if self.path.is_symlink():
                 missing = f"{self.path} is a broken link to {store_files.resolve_link(self.path)}"
                 raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
-            return False
+            return None
         except OSError as error:
             reason = database.explain_error(error, self.path)
             raise StoreError(f"saved chats cannot be read: {reason}", "Check the folder they are stored in.") from error
-        return True
-
-    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        if not self._is_there():
-            return None
         asked = store_files.identify_file(self.path)
         try:
             with contextlib.closing(database.connect_to_read(self.path)) as db:
                 db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
-                return question(db) if database.is_made(db) else None
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                return question(db) if version else None  # without tables, where nobody could write to it
         except (sqlite3.Error, OSError) as error:
             problem = f"saved chats cannot be read: {database.explain_error(error, self.path)}"
             if not database.is_damage(error):
@@ -277,63 +271,49 @@ class Store:
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """Begin a chat; return its id. Its nodes follow with `add_node`; before the first it is not listed."""
         now = time.time()
-        session = _new_id(now)
+        session = _make_id(now)
         self._live[session] = conversation
         title, system = well_formed(conversation.title), well_formed(conversation.first_system)
         settings = codec.from_settings(model or ModelRef()), codec.from_settings(tuning or Tuning())
         values = (title, now, system, int(conversation.raw), *settings)
-        self._writer.put_operations(
-            Operation(ADD_SESSION, session, values, urgent=True), Operation(derived.begin_tally, session, ())
-        )
+        self._writer.put_operations(Operation(ADD_SESSION, session, values, urgent=True, indexed=True))
         return session
 
-    def update(
-        self,
-        session: str,
-        *,
-        leaf: int | None = None,
-        tuning: Tuning | None = None,
-        model: ModelRef | None = None,
-        breakpoints: tuple[Breakpoint, ...] | None = None,
-        view: View | None = None,
-    ) -> None:
-        """Change settings of a chat; None leaves one as it is."""
-        settings = (None if s is None else codec.from_settings(s) for s in (tuning, model, breakpoints, view))
-        self._writer.put_operations(Operation(UPDATE_SESSION, session, (time.time(), leaf, *settings), urgent=True))
+    def update(self, session: str, **changes: Unpack[SessionChanges]) -> None:
+        """Change settings of a chat."""
+        named = (changes.get(name) for name in ("tuning", "model", "breakpoints", "view"))
+        settings = (None if value is None else codec.from_settings(value) for value in named)
+        self._writer.put_operations(
+            Operation(UPDATE_SESSION, session, (time.time(), changes.get("leaf"), *settings), urgent=True)
+        )
 
     def add_node(self, session: str, node: Node) -> None:
         """Add a node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
 
         A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
         """
-        text, ids = well_formed(node.written), pack_words(node.prompt_ids)
-        place = (node.number, node.parent, node.at, node.role)
-        named = (
-            well_formed(node.name),
-            int(node.deleted),
-            "" if node.omitted is None else codec.from_settings(node.omitted),
-        )
-        values = (*place, text, ids, int(node.whole), *named)
+        omitted = "" if node.omitted is None else codec.from_settings(node.omitted)
+        values = (
+            node.number, node.parent, node.at, node.role, well_formed(node.written), node.prompt_ids.tobytes(),
+            int(node.whole), well_formed(node.name), int(node.deleted), omitted,
+        )  # fmt: skip
         claims = True if node.role == "assistant" else None
         operations = [
-            Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number),
+            Operation(ADD_NODE, session, values, urgent=True, claims=claims, claimed=node.number, indexed=True),
             _build_touch(session, leaf=node.number),
+            Operation(HIDE, session, (None,)),
         ]
         if node.system is not None:
             operations.append(Operation(ADD_PROMPT, session, (node.number, well_formed(node.system))))
-        if node.parent is not None:
-            operations.append(Operation(derived.add_if_missing, session, (node.parent,)))
-        if node.role == "user":
-            operations.append(Operation(derived.add, session, (node.number,)))
-        self._writer.put_operations(*operations, Operation(HIDE, session, (None,)))
+        self._writer.put_operations(*operations)
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
         """Change the name of a branch, or whether it is deleted; None leaves it as it is."""
         text = None if name is None else well_formed(name)
         values = (number, text, None if deleted is None else int(deleted))
-        self._writer.put_operations(Operation(UPDATE_NODE, session, values, urgent=True), _build_touch(session))
-        if deleted is not None:
-            self._writer.put_operations(Operation(derived.refresh, session, ()))
+        self._writer.put_operations(
+            Operation(UPDATE_NODE, session, values, urgent=True, indexed=True), _build_touch(session)
+        )
 
     def add_record(self, session: str, number: int, record: Record) -> None:
         """Save the next record of the reply in node `number`; a reply that has ended also as it is in memory, again where a
@@ -351,7 +331,9 @@ class Store:
         values = number, int(on_path), codec.from_record(record)
         if ends:
             ending = Operation(ADD_RECORD, session, values, urgent=True, claims=False, claimed=number)
-            self._writer.put_operations(ending, _build_touch(session), Operation(derived.add, session, (number,)))
+            self._writer.put_operations(
+                ending, _build_touch(session), Operation(derived.DROP_TEXT, session, (number,), indexed=True)
+            )
         else:
             self._writer.put_operations(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
         if not (ends or isinstance(record, Ranking)) or node is None or not node.done:
@@ -362,9 +344,7 @@ class Store:
     def rename(self, session: str, title: str) -> None:
         """Give a chat another title, which does not count as use of it."""
         title = well_formed(" ".join(title.split()))
-        self._writer.put_operations(
-            Operation(RENAME, session, (title,), urgent=True), Operation(derived.update_title, session, ())
-        )
+        self._writer.put_operations(Operation(RENAME, session, (title,), urgent=True, indexed=True))
 
     def duplicate(
         self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
@@ -372,16 +352,15 @@ class Store:
         """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a
         conversation, which continues in the copy, only its nodes are copied.
         """
-        copy, source = _new_id(time.time()), self.current(session)
+        copy, source = _make_id(time.time()), self.current(session)
         newest, seq = deleting.ALL - 1, deleting.ALL
         if conversation is not None:
             self._live[copy] = conversation
             newest = max(conversation.nodes, default=0)
         if read_to is not None:
             newest, seq = read_to
-        self._writer.put_operations(
-            Operation(deleting.copy_session, copy, (source, newest + 1, seq), urgent=True), _build_touch(copy)
-        )
+        copied = Operation(deleting.copy_session, copy, (source, newest + 1, seq), urgent=True, indexed=True)
+        self._writer.put_operations(copied, _build_touch(copy))
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:
@@ -417,10 +396,12 @@ class Store:
 
     def abandoned(self) -> str:
         """Take over the newest draft of a chat without a message whose process has ended."""
-        left: unsent_rows.UnsentRow | None = None
-        with contextlib.suppress(StoreError):  # it is looked for again the next time
-            rows = self._read_settled(unsent_rows.of_others) or []
-            left = next((row for row in rows if not self._claims.is_elsewhere(row.session)), None)
+        try:
+            rows = self._read_settled(lambda db: unsent_rows.read(db, "session LIKE ?", "new %")) or []
+        except StoreError:  # it is looked for again the next time
+            return ""
+        others = (row for row in rows if row.session != unsent_rows.OWN)
+        left = next((row for row in others if not self._claims.is_elsewhere(row.session)), None)
         if left is None:
             return ""
         text = "\n".join([*left.queue, *filter(None, [left.text])])
@@ -439,11 +420,11 @@ class Store:
     def take_notices(self) -> list[StoreNotice]:
         """Take the notices, with one when saving begins to fail and one when it works again."""
         notices, problem = self.notices(), self.problem()
-        if problem is None and self._told_problem is not None:
-            notices.append(StoreNotice("the chat is saved again"))
-        elif problem is not None and self._told_problem is None:
-            hint = "the chat continues in memory and is saved as soon as possible"
-            notices.append(StoreNotice(f"not saved: {problem}", hint))
+        hint = "the chat continues in memory and is saved as soon as possible"
+        if (problem is None) != (self._told_problem is None):
+            notices.append(
+                StoreNotice(f"not saved: {problem}", hint) if problem else StoreNotice("the chat is saved again")
+            )
         self._told_problem = problem
         return notices
 
@@ -462,13 +443,13 @@ class Store:
         return written
 
 
-def _operations_on(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
+def _select_operations(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
     """Select the operations that add a node, or records of it."""
     added = [op for op in operations if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
     return [op for op in added if op.values[0] == number]
 
 
-def _new_id(now: float) -> str:
+def _make_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
 
 

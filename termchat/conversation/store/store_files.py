@@ -42,7 +42,7 @@ def resolve_link(path: Path) -> Path:
 
 
 def has_no_log(path: Path) -> bool:
-    """Also where the log is there and empty."""
+    """Return whether the file's write-ahead log is missing or empty."""
     file = resolve_link(path)
     try:
         return file.with_name(file.name + "-wal").stat().st_size == 0
@@ -84,14 +84,14 @@ def drop_log(path: Path, log: tuple[int, int] | None) -> None:
 
 
 def mark_broken(path: Path, damaged: tuple[int, int] | None) -> None:
-    """Has the file repaired when it is next opened, if it still is the one of this identity."""
+    """Have the file repaired when it is next opened, if it still is the one of this identity."""
     if damaged is not None and identify_file(path) == damaged:
         with contextlib.suppress(OSError), regular_files.opened(path.with_name(path.name + BROKEN), "wb") as mark:
             mark.write(_format_identity(damaged))
 
 
 def is_broken(path: Path) -> bool:
-    """Return whether the file is marked as damaged; removes a mark that is about a file which is gone."""
+    """Return whether the file is marked as damaged; remove a mark that is about a file which is gone."""
     mark, found = path.with_name(path.name + BROKEN), identify_file(path)
     try:
         marked = regular_files.read(mark, _MARK)
@@ -109,7 +109,7 @@ def _format_identity(identity: tuple[int, int]) -> bytes:
 
 
 def mark_of(aside: Path) -> Path:
-    """Return the file that says that one that was set aside was not looked through yet."""
+    """Return the mark of a file that was set aside and not yet copied from."""
     return aside.with_name(aside.name + UNREAD)
 
 

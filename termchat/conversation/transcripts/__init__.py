@@ -71,8 +71,10 @@ FORMATS: dict[str, Format] = {
 
 
 def find_format(name: str) -> Format:
-    """Raises:
-    TranscriptError: there is no such format.
+    """Return the format of this name.
+
+    Raises:
+        TranscriptError: there is no such format.
     """
     if name not in FORMATS:
         raise TranscriptError(f"unknown format {name}", f"Known formats: {', '.join(FORMATS)}.")

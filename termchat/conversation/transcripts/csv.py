@@ -40,10 +40,10 @@ def lines(conversation: Conversation, _: Session, records: Records) -> Iterator[
     yield _format_row(COLUMNS)
     for number in sorted(conversation.nodes):
         if conversation.nodes[number].role == "assistant":
-            yield from (_format_row((number, *cells)) for cells in _list_tokens(records(number)))
+            yield from (_format_row((number, *cells)) for cells in _token_rows(records(number)))
 
 
-def _list_tokens(records: Iterable[Record]) -> Iterator[list[object]]:
+def _token_rows(records: Iterable[Record]) -> Iterator[list[object]]:
     knobs: dict[int, list[object]] = {}
     unknown: list[object] = [""] * len(KNOBS)
     seed: int | str = ""

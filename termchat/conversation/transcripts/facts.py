@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+import msgspec
+
 import termchat
 from termchat.conversation import setting_changes
 from termchat.conversation.session import Session
@@ -27,7 +29,7 @@ _ENDINGS = {
 
 
 def list_facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
-    """Names and values; the name is "" where the value speaks for itself."""
+    """Yield names and values; the name is "" where the value speaks for itself."""
     starts = (span.node.start for span in conversation.find_path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
     if len(wrote) > 1:
@@ -47,7 +49,7 @@ def name_of(reply: Node, info: Session) -> str:
 
 
 def fact_line(node: Node) -> str:
-    """Format seed, first settings, length, drafts and a remarkable end of a reply on one line; "" without any."""
+    """Join seed, first settings, length, drafts and a remarkable end of a reply on one line."""
     told = [f"seed {node.start.seed}"] if node.start is not None and node.settings else []
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
     if node.size is not None and (node.size or not node.pending):  # of a reply from elsewhere nobody knows the tokens
@@ -58,7 +60,7 @@ def fact_line(node: Node) -> str:
 
 
 def drafts_of(node: Node) -> str:
-    """What drafts did for a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" where nothing was drafted."""
+    """Describe the drafts of a reply, as "drafted 120 tokens, 83 % accepted, 2.1 tokens a pass"; "" without drafts."""
     if node.tokens.drafts is None:
         return ""
     figures = DraftFigures.count_tokens(node.tokens)
@@ -82,8 +84,13 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rsplit("/", 1)[-1]
 
 
+def without_folder(identity: ModelIdentity | None) -> ModelIdentity | None:
+    """Return a model's identity with its file's name alone."""
+    return None if identity is None else msgspec.structs.replace(identity, path=file_name(identity.path))
+
+
 def plain_line(text: str) -> str:
-    """Foreign text on one line, sanitised."""
+    """Return foreign text on one line, sanitised."""
     return " ".join(sanitize(text).split())
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from math import fsum, isfinite
 from typing import NamedTuple
 
 from termchat.conversation.reply_facts import list_varying
-from termchat.conversation.setting_changes import list_values
+from termchat.conversation.setting_changes import value_texts
 from termchat.conversation.transcripts.facts import ending_of, plain_line
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.conversation.walk_groups import RANKED, groups_of, origin_of
@@ -56,70 +55,67 @@ class GroupOnPage(NamedTuple):
 
 
 class GroupsOnPage:
-    """The groups of a conversation, for the turns of the path that is shown."""
+    """The groups of a conversation, for the turns of the path that is shown. `nodes` are the numbers of all walks that stand
+    beside others."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._chat = conversation
-        self._groups = groups_of(conversation)
-        self._path = {span.node.number for span in conversation.find_path()}
-        self._told = set[int]()
-        self.nodes = {node.number for walks in self._groups.values() if len(walks) > 1 for node in walks.values()}
-        """The numbers of all walks that stand beside others."""
+        groups = groups_of(conversation).values()
+        path = {span.node.number for span in conversation.find_path()}
+        self.nodes = {node.number for walks in groups if len(walks) > 1 for node in walks.values()}
+        # A walk alone is none, unless it was searched for.
+        seen = (walks for walks in groups if len(walks) > 1 or any(node.beams for node in walks.values()))
+        shown = (_group_on_page(conversation, walks, path) for walks in seen)
+        self._waiting = [group for group in shown if group is not None]
 
-    def of_turn(self, spans: Sequence[Span]) -> Iterator[GroupOnPage]:
-        """Yield the groups that begin in a reply, or where it does; a group of one only if it was searched for."""
+    def of_turn(self, spans: Sequence[Span]) -> list[GroupOnPage]:
+        """Take the groups that begin in a reply, or where it does."""
         reached = {span.node.number: span.count for span in spans}
-        for number, walks in self._groups.items():
-            parent, at = origin_of(walks)
-            if parent is not None and (parent == spans[0].node.parent or at <= reached.get(parent, -1)):
-                yield from self._list_shown(number, walks, self._chat.nodes[parent], at)
+        groups = [
+            group
+            for group in self._waiting
+            if group.origin.number == spans[0].node.parent or group.at <= reached.get(group.origin.number, -1)
+        ]
+        self._waiting = [group for group in self._waiting if group not in groups]
+        return groups
 
-    def list_elsewhere(self) -> Iterator[GroupOnPage]:
-        """Yield the groups in none of the turns asked for."""
-        for number, walks in self._groups.items():
-            parent, at = origin_of(walks)
-            if parent is not None and number not in self._told:
-                yield from self._list_shown(number, walks, self._chat.nodes[parent], at)
+    def list_elsewhere(self) -> list[GroupOnPage]:
+        """Return the groups that no turn took."""
+        return self._waiting
 
-    def _list_shown(self, number: int, walks: Mapping[int, Node], origin: Node, at: int) -> Iterator[GroupOnPage]:
-        if len(walks) < 2 and not _find_beams(walks):
-            return
-        self._told.add(number)
-        group = next(node.group for node in walks.values() if node.group is not None)
-        found = next((node.ranking for node in walks.values() if node.ranking is not None), None)
-        ranked = {one.walk: one for one in found.walks} if found is not None and group.kind in RANKED else {}
-        order = [walk for walk in ranked if walk in walks]
-        labels = labels_of(walks)
-        shown = [
-            WalkOnPage(
-                walk + 1, walks[walk], labels[walk], list(_list_figures(walks[walk], ranked.get(walk))),
-                walks[walk].number in self._path,
-            )
-            for walk in [*order, *(walk for walk in walks if walk not in ranked)]
-        ]  # fmt: skip
-        title = _format_title(group, len(walks), at if origin.role == "assistant" else 0)
-        yield GroupOnPage(title, origin, at, shown, _find_beams(walks))
+
+def _group_on_page(conversation: Conversation, walks: Mapping[int, Node], path: set[int]) -> GroupOnPage | None:
+    parent, at = origin_of(walks)
+    if parent is None:
+        return None
+    origin = conversation.nodes[parent]
+    group = next(node.group for node in walks.values() if node.group is not None)
+    ranking = next((node.ranking for node in walks.values() if node.ranking is not None), None)
+    ranked = {one.walk: one for one in ranking.walks} if ranking is not None and group.kind in RANKED else {}
+    labels = labels_of(walks)
+    order = [*(walk for walk in ranked if walk in walks), *(walk for walk in walks if walk not in ranked)]
+    shown = [
+        WalkOnPage(
+            walk + 1, walks[walk], labels[walk], list(_list_figures(walks[walk], ranked.get(walk))), walks[walk].number in path
+        )
+        for walk in order
+    ]  # fmt: skip
+    title = _build_title(group, len(walks), at if origin.role == "assistant" else 0)
+    return GroupOnPage(title, origin, at, shown, next((node.beams for node in walks.values() if node.beams), []))
 
 
 def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
-    """Describe the settings that differ among the replies, as "temperature 0.5 · seed 43"; of a turned knob all values in
-    turn.
-    """
+    """Label each walk by its own settings, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
     facts = dict[int, dict[str, str]]()
     for walk, node in walks.items():
-        turned = [list_values(settings) for settings in node.settings]
-        facts[walk] = {
-            name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
-            for name in (turned[0] if turned else ())
-        }
+        facts[walk] = value_texts(node.settings, shown_value)
         if node.start is not None:
             facts[walk]["seed"] = str(node.start.seed)
     names = list_varying(list(facts.values()))
     return {walk: " · ".join(f"{name} {each[name]}" for name in names if name in each) for walk, each in facts.items()}
 
 
-def _format_title(group: Group, walks: int, at: int) -> str:
-    """As "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
+def _build_title(group: Group, walks: int, at: int) -> str:
+    """Build the title, as "Grid of 12 walks: temperature 0, 0.5, 1, 1.5; from token 7"."""
     of = f" of {group.size}" if walks < group.size else ""  # some were deleted, or have no room
     count = f"{walks}{of} walk{'s' if max(walks, group.size) > 1 else ''}"
     if group.kind == "grid":
@@ -155,7 +151,3 @@ def _list_figures(node: Node, ranked: Ranked | None) -> Iterator[tuple[str, str]
 def format_figure(number: float | None) -> str:
     """Three digits behind the point, or a dash where it is not known."""
     return f"{number:.3f}".replace("-", "−") if number is not None and isfinite(number) else "–"
-
-
-def _find_beams(walks: Mapping[int, Node]) -> Sequence[Beams]:
-    return next((node.beams for node in walks.values() if node.beams), [])

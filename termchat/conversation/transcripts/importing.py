@@ -13,17 +13,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
-
-import msgspec
 
 from termchat import regular_files
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import ModelRef
 from termchat.conversation.store.store import Store, StoreError
 from termchat.conversation.transcripts import FORMATS, Format
-from termchat.conversation.transcripts.facts import file_name
+from termchat.conversation.transcripts.facts import without_folder
 from termchat.conversation.transcripts.jsonl_reader import MOST_BYTES
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 
@@ -87,7 +86,7 @@ def open_readable(file: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def copy_piped(stream: BinaryIO, name: str = "stdin") -> Iterator[Path]:
-    """See `readable`."""
+    """Store a stream in a file for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="termchat-") as folder:
         path = Path(folder) / name
         try:
@@ -151,27 +150,23 @@ def keep_transcript(store: Store, transcript: Transcript) -> str:
             f"a message of the chat is longer than {LARGEST_MESSAGE:,} characters",
             "Split or shorten it, and import it again.",
         )
-    identity = info.model.identity
-    if identity is not None:
-        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
-    session = store.begin(chat, tuning=info.tuning, model=ModelRef(info.model.name, "", identity))
-    waiting = 0
+    model = ModelRef(info.model.name, "", without_folder(info.model.identity))
+    session = store.begin(chat, tuning=info.tuning, model=model)
+    counts = count(1)
     for number in sorted(chat.nodes):
         store.add_node(session, chat.nodes[number])
         for record in transcript.records(number):
             store.add_record(session, number, record)
-            waiting += 1
-            if waiting == _AT_ONCE:
-                _flush_store(store)
-                waiting = 0
+            if next(counts) % _AT_ONCE == 0:
+                _await_writes(store)
     store.update(session, leaf=chat.leaf, breakpoints=info.breakpoints, view=info.view)
     if info.created and info.updated:
         store.date(session, *sorted(min(seconds, time.time()) for seconds in (info.created, info.updated)))
-    _flush_store(store)
+    _await_writes(store)
     return session
 
 
-def _flush_store(store: Store) -> None:
+def _await_writes(store: Store) -> None:
     if not store.flush(_PATIENCE):
         raise StoreError(
             f"the chat could not be saved: {store.problem() or 'the disk is too slow'}", "Fix that and try again."

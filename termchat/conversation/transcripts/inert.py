@@ -37,15 +37,15 @@ def make_inert(text: str) -> str:
     """Return inert Markdown; inert text stays unchanged."""
     if _MAY_ACT.search(text) is None:
         return text
-    return "\n".join(_escape_lines(text))
+    return "\n".join(_inert_lines(text))
 
 
 def on_a_line(text: str) -> str:
-    """Return the same for plain text on one line, such as a title, which has no code."""
-    return _ON_A_LINE.sub(_escape_match, text)
+    """Return plain text on one line, such as a title, as inert Markdown; it has no code."""
+    return _ON_A_LINE.sub(_escape_live, text)
 
 
-def _escape_lines(text: str) -> Iterator[str]:
+def _inert_lines(text: str) -> Iterator[str]:
     has_fence = "```" in text or "~~~" in text
     fenced = set.intersection(*(_find_fenced(parser, text) for parser in make_parsers())) if has_fence else set[int]()
     sure = True
@@ -54,10 +54,10 @@ def _escape_lines(text: str) -> Iterator[str]:
             sure = True
             yield line
             continue
-        line = _drop_definition(line)
-        parts, balanced = _line_parts(line)
-        sure = sure and balanced and not _in_address(line)
-        yield "".join(part if code and sure else _LIVE.sub(_escape_match, part) for part, code in parts)
+        line = _escape_definition(line)
+        parts, balanced = _split_code(line)
+        sure = sure and balanced and not _has_tick_in_address(line)
+        yield "".join(part if code and sure else _LIVE.sub(_escape_live, part) for part, code in parts)
 
 
 def _find_fenced(parser: MarkdownIt, text: str) -> set[int]:
@@ -67,7 +67,7 @@ def _find_fenced(parser: MarkdownIt, text: str) -> set[int]:
 
 @cache
 def make_parsers() -> tuple[MarkdownIt, ...]:
-    """Viewers without and with tables, whose heading may look like a fence. They find blocks only.
+    """Build viewers without and with tables, whose heading may look like a fence. They find blocks only.
 
     Of HTML nothing is left when this is done, so they need not know that a fence may stand in it.
     """
@@ -77,7 +77,7 @@ def make_parsers() -> tuple[MarkdownIt, ...]:
     return tuple(each.disable(["html_block", "html_inline", "inline"]) for each in (plain, tables))
 
 
-def _drop_definition(line: str) -> str:
+def _escape_definition(line: str) -> str:
     """Return the line without a definition, which a viewer would not show: its label may have begun on a line before."""
     if "]:" not in line:
         return line
@@ -87,13 +87,13 @@ def _drop_definition(line: str) -> str:
     return _DEFINES.sub(lambda found: "]\\:" if found[0] == "]:" else found[0], line)
 
 
-def _in_address(line: str) -> bool:
-    """Return whether a backtick is part of a bare address: some viewers make a link of it, and include the backtick."""
+def _has_tick_in_address(line: str) -> bool:
+    """Return whether a backtick stands in a bare address: some viewers make a link of it, and take the backtick along."""
     addresses = ((word, _BARE.search(word)) for word in line.split() if "`" in word)
     return any("`" in word[found.end() :] for word, found in addresses if found is not None)
 
 
-def _line_parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
+def _split_code(line: str) -> tuple[list[tuple[str, bool]], bool]:
     """Return the line cut into text and code, and whether each run of backticks has its other one, with no bar in between."""
     parts: list[tuple[str, bool]] = []
     done = at = 0
@@ -109,7 +109,7 @@ def _line_parts(line: str) -> tuple[list[tuple[str, bool]], bool]:
     return [*parts, (line[done:], False)], True
 
 
-def _escape_match(found: re.Match[str]) -> str:
+def _escape_live(found: re.Match[str]) -> str:
     it = found[0]
     if it == "<":
         return "&lt;"

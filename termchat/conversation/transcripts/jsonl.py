@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 import termchat
 from termchat.conversation.session import ModelRef, Session
-from termchat.conversation.transcripts.facts import file_name
-from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME
+from termchat.conversation.transcripts.facts import file_name, without_folder
+from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME, NodeLine, SessionLine
 from termchat.conversation.transcripts.transcript import VERSION, Records, Transcript, TranscriptError
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation
 from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
@@ -27,10 +25,23 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     Raises:
         TranscriptError: records are gone, so that nobody could take the file in again.
     """
-    yield _format_json(_build_session(conversation, info))
+    session = SessionLine(
+        version=VERSION, format=FORMAT, termchat=termchat.__version__, id=info.id,
+        title=conversation.title[:LONGEST_NAME], system=conversation.first_system, raw=conversation.raw,
+        leaf=conversation.leaf, created=_to_iso(info.created), updated=_to_iso(info.updated), model=_portable(info.model),
+        tuning=info.tuning, breakpoints=info.breakpoints, view=info.view,
+    )  # fmt: skip
+    yield _format_json(to_dict(session))
     for number in sorted(conversation.nodes):
         node = conversation.nodes[number]
-        yield _format_json(_build_node(node))
+        line = NodeLine(
+            number, node.parent, node.at, node.role, node.text(), list(node.ids), node.whole, node.name[:LONGEST_NAME],
+            node.deleted, node.omitted, node.system,
+        )  # fmt: skip
+        optional = ("omitted", "system")
+        yield _format_json(
+            {name: value for name, value in to_dict(line).items() if name not in optional or value is not None}
+        )
         if node.role == "assistant":
             missing = len(node.ids)
             for record in records(number):
@@ -50,55 +61,14 @@ def chats(path: Path) -> Iterator[Transcript]:
     yield read(path)
 
 
-def _build_session(conversation: Conversation, info: Session) -> dict[str, Any]:
-    return {
-        "record": "session",
-        "version": VERSION,
-        "format": FORMAT,
-        "termchat": termchat.__version__,
-        "id": info.id,
-        "title": conversation.title[:LONGEST_NAME],
-        "system": conversation.first_system,
-        "raw": conversation.raw,
-        "leaf": conversation.leaf,
-        "created": _format_iso(info.created),
-        "updated": _format_iso(info.updated),
-        "model": to_dict(_strip_folder(info.model)),
-        "tuning": to_dict(info.tuning),
-        "breakpoints": to_dict(info.breakpoints),
-        "view": to_dict(info.view),
-    }
-
-
-def _strip_folder(model: ModelRef) -> ModelRef:
+def _portable(model: ModelRef) -> ModelRef:
     """Return the model as another machine may know it: its file without the folder."""
-    identity = model.identity
-    if identity is not None:
-        identity = msgspec.structs.replace(identity, path=file_name(identity.path))
+    identity = without_folder(model.identity)
     # A chat that was taken in knows no path of its own.
-    path = file_name(model.path) or (identity.path if identity is not None else "")
-    return ModelRef(model.name, path, identity)
+    return ModelRef(model.name, file_name(model.path) or (identity.path if identity is not None else ""), identity)
 
 
-def _build_node(node: Node) -> dict[str, Any]:
-    said = {
-        "record": "node",
-        "number": node.number,
-        "parent": node.parent,
-        "at": node.at,
-        "role": node.role,
-        "text": node.text(),
-        "ids": list(node.ids),
-        "whole": node.whole,
-        "name": node.name[:LONGEST_NAME],
-        "deleted": node.deleted,
-    }
-    if node.omitted is not None:
-        said["omitted"] = msgspec.to_builtins(node.omitted)
-    return said if node.system is None else said | {"system": node.system}
-
-
-def _format_iso(seconds: float) -> str | None:
+def _to_iso(seconds: float) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 

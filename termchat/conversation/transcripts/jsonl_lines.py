@@ -20,7 +20,7 @@ import msgspec
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcripts.transcript import VERSION
-from termchat.decoding.beam_search import penalty_problem, find_problem
+from termchat.decoding.beam_search import find_problem, penalty_problem
 from termchat.decoding.conditions import ConditionError, Rule, format_condition, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
@@ -40,7 +40,7 @@ Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 def replace_surrogates(data: bytes) -> tuple[bytes, int]:
-    """JSON with U+FFFD for each lone surrogate, and how many there were."""
+    """Return JSON with U+FFFD for each lone surrogate, and how many there were."""
     if _MAY_BE.search(data) is None:
         return data, 0
     count = 0
@@ -59,11 +59,12 @@ class LineError(ValueError):
     """A line is invalid; the message says why."""
 
 
-class SessionLine(msgspec.Struct, tag_field="record", tag="session"):
+class SessionLine(msgspec.Struct, tag_field="record", tag="session", kw_only=True):
     """The first line of a transcript: all that is known of the chat beside its nodes."""
 
     version: int
     format: int
+    termchat: Any = ""
     id: str
     title: Name
     system: str
@@ -105,8 +106,10 @@ _HOLD_ARRAYS = (SessionLine, ModelRef)
 
 
 def decode(data: bytes) -> Line:
-    """Raises:
-    LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
+    """Decode a line.
+
+    Raises:
+        LineError: it is no JSON object, of no known kind or another version, or a field is not of its type or range.
     """
     try:
         twin = _decode(data)
@@ -115,20 +118,23 @@ def decode(data: bytes) -> Line:
     line: Line = msgspec.convert(twin, _KINDS[twin.__struct_config__.tag], from_attributes=True)
     if isinstance(line, (SessionLine, Start)):
         _check_versions(type(line), {name: getattr(line, name, None) for name in ("version", "format")})
-    if isinstance(line, Start):
-        _check_knob("seed", line.seed)
-        _check_walk(line)
-    if isinstance(line, (SessionLine, SettingsRecord)):
-        samplers = line.tuning if isinstance(line, SessionLine) else line.samplers
-        for name in samplers.__struct_fields__:  # settings out of range could crash the engine
-            _check_knob(name, getattr(samplers, name))
-        met = line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
-        for condition in met:  # so could conditions that cannot be written by hand
-            if isinstance(condition, Rule):
-                try:
-                    parse(format_condition(condition))
-                except ConditionError as error:
-                    raise LineError(f"a condition is invalid: {error.message}") from None
+    try:  # settings out of range could crash the engine, and so could conditions that cannot be written by hand
+        if isinstance(line, Start):
+            KNOBS["seed"].check(line.seed)
+            _check_walk(line)
+        if isinstance(line, (SessionLine, SettingsRecord)):
+            samplers = line.tuning if isinstance(line, SessionLine) else line.samplers
+            for name in samplers.__struct_fields__:
+                KNOBS[name].check(getattr(samplers, name))
+            met = (
+                line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
+            )
+            for rule in (condition for condition in met if isinstance(condition, Rule)):
+                parse(format_condition(rule))
+    except SettingError as error:
+        raise LineError(str(error)) from None
+    except ConditionError as error:
+        raise LineError(f"a condition is invalid: {error.message}") from None
     return line
 
 
@@ -145,7 +151,7 @@ def _decode_patiently(data: bytes) -> Any:
         raise LineError("not a line of a transcript")
     _check_versions(kind, found)
     try:
-        return msgspec.convert(_with_numbers(found, kind), _make_twin(kind))
+        return msgspec.convert(_fill_numbers(found, kind), _make_twin(kind))
     except msgspec.MsgspecError as error:
         raise LineError(str(error)) from None
 
@@ -156,15 +162,8 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
             raise LineError(f"its {name} is {found[name]!r:.40}; this termchat reads {known}")
 
 
-def _check_knob(name: str, value: object) -> None:
-    try:
-        KNOBS[name].check(value)
-    except SettingError as error:
-        raise LineError(str(error)) from None
-
-
 def _check_walk(start: Start) -> None:
-    """What a group says of itself counts for who makes it again."""
+    """Refuse a group that nobody could make again."""
     group, walk = start.group, start.walk
     if (walk is None) != (group is None):
         raise LineError("a walk has a number and a group, or neither")
@@ -182,19 +181,19 @@ def _check_walk(start: Start) -> None:
             raise LineError(f"unknown knob {knob.name!r:.40} in a grid")
 
 
-def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
+def _fill_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
     """Return the value with a number for `null` where one is expected (see `to_dict`)."""
     if kind is float:
         return null if value is None else value
     inner = typing.get_args(kind)
     if isinstance(value, list) and inner:
-        return [_with_numbers(item, inner[0]) for item in value]
+        return [_fill_numbers(item, inner[0]) for item in value]
     if isinstance(value, dict):
         hints = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
         otherwise = inner[-1] if inner else None
         left_out = UNTOLD.get(kind, {})
         return {
-            name: _with_numbers(item, hints.get(name, otherwise), -math.inf if name in left_out else math.nan)
+            name: _fill_numbers(item, hints.get(name, otherwise), -math.inf if name in left_out else math.nan)
             for name, item in value.items()
         }
     return value

@@ -87,7 +87,7 @@ class _Reader:
         self._size = self._kept = self._records = self._halves = 0
 
     def take_line(self, data: bytes) -> None:
-        """The next line, with its line break.
+        """Take the next line, with its line break.
 
         Raises:
             LineError: it is not what it should be, or does not fit to the lines before it.
@@ -113,12 +113,14 @@ class _Reader:
         self._TAKES[type(line)](self, line)
 
     def finish_chat(self) -> Transcript:
-        """Raises:
-        LineError: the lines so far are not a whole chat.
+        """Return the chat.
+
+        Raises:
+            LineError: the lines so far are not a whole chat.
         """
         if not self.line:
             raise LineError("the file is empty")
-        self._close()
+        self._close_node()
         for node in self._chat.nodes.values():
             summary = self._chat.nodes.get(node.omitted.summary or 0) if node.omitted is not None else None
             if summary is not None and summary.role != "assistant":
@@ -145,7 +147,7 @@ class _Reader:
     def _take_node(self, line: NodeLine) -> None:
         if self._session is None:
             raise LineError("a node appears before the chat's first line")
-        self._close()
+        self._close_node()
         nodes = self._chat.nodes
         if line.number in nodes:
             raise LineError(f"node {line.number} appears twice")
@@ -167,7 +169,7 @@ class _Reader:
     def _take_start(self, line: Start) -> None:
         if self._session is None:
             first = not self._chat.nodes
-            self._close()
+            self._close_node()
             one = next(iter(self._walks.values()), None)
             if one is None or line.group is None or one.group is None or line.group.number != one.group.number:
                 self._walks, one = {}, None
@@ -258,8 +260,8 @@ class _Reader:
         if node.role == "assistant":
             self._packed[node.number] = []
 
-    def _close(self) -> None:
-        """Refuse a node with fewer tokens than announced."""
+    def _close_node(self) -> None:
+        """Refuse a node with fewer tokens than it said."""
         node = self._node
         if node is not None and self._wanted is not None and len(node.ids) != self._wanted:
             raise LineError(f"node {node.number} ended with {len(node.ids)} of its {self._wanted} tokens")

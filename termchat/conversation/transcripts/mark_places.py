@@ -41,15 +41,13 @@ class _Unbroken(NamedTuple):
 
 
 def place_marks(text: str, marks: list[tuple[int, str]]) -> str:
-    """Return the text with each mark before the character that it is for, or before the code or the brackets which that is
-    in.
-    """
+    """Put each mark before the character that it is for, or before the code or the brackets around that."""
     if not marks:
         return text
     unbroken = _find_unbroken(text)
     found: defaultdict[tuple[int, str | None, int], list[str]] = defaultdict(list)
     for at, mark in marks:
-        part = _part_at(text, at, unbroken)
+        part = _find_part(text, at, unbroken)
         found[part.begin, part.before, part.blank].append(mark)
     parts, done = [], 0
     for (at, before, blank), told in sorted(found.items(), key=lambda each: each[0][0]):
@@ -60,8 +58,8 @@ def place_marks(text: str, marks: list[tuple[int, str]]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
-    """Find the part before which a mark belongs: the one around it, or nothing at its own place."""
+def _find_part(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
+    """Find the part before which a mark stands: the one that it is in, or nothing at its own place."""
     if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
         after = _SEEN.search(text, at)
         at = after.start() if after is not None else len(text)
@@ -77,7 +75,7 @@ def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
 
 
 def _find_unbroken(text: str) -> list[_Unbroken]:
-    """Find blocks and spans of code, and brackets with their content, such as links and JSON; in order, without nesting."""
+    """List blocks and spans of code, and what stands in brackets, such as links and JSON; in order, none in another."""
     blocks, other, done = sorted(_find_blocks(text), key=itemgetter(0, 1)), "", 0
     for block in blocks:  # it ends a paragraph, and what is in it opens and closes nothing around it
         other += text[done : block.begin] + "\n" * (block.end - max(block.begin, done))
@@ -97,7 +95,7 @@ def _find_unbroken(text: str) -> list[_Unbroken]:
 
 
 def _find_blocks(text: str) -> Iterator[_Unbroken]:
-    """Blocks of code, as any viewer finds them."""
+    """Yield blocks of code, as any viewer finds them."""
     if _MAY_BE_CODE.search(text) is None:
         return
     lines = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
@@ -121,7 +119,7 @@ def _is_closed(fence: str, sign: str) -> bool:
 
 
 def _find_spans(text: str) -> Iterator[_Unbroken]:
-    """Spans of code, and the escapes and backticks that make none as they stand."""
+    """Yield spans of code, and the escapes and backticks that make none as they stand."""
     paragraph = 0
     opens: list[tuple[int, tuple[int, int]]] = []
     closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
@@ -142,7 +140,7 @@ def _find_spans(text: str) -> Iterator[_Unbroken]:
 
 
 def _in_brackets(text: str) -> Iterator[_Unbroken]:
-    """From each bracket to the one that closes it, the whole of a link, and JSON that was cut off to the end."""
+    """Yield the parts from each bracket to the one that closes it, whole links, and JSON that was cut off."""
     opened: list[tuple[str, int]] = []
     end = 0
     while (found := (_INSIDE if opened else _OPENS).search(text, end)) is not None:

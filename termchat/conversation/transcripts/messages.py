@@ -2,7 +2,7 @@
 
 Of an imported reply only the words are known. It becomes a reply without tokens whose text came with its end, made by an
 unknown model, so that the next turn renders and tokenises the whole chat anew. Files may be large: their objects are found
-by a scanner (`values`) and decoded one by one.
+by a scanner (`find_objects`) and decoded one by one.
 """
 
 from __future__ import annotations
@@ -146,10 +146,9 @@ def list_messages(conversation: Conversation) -> Iterator[ChatMessage]:
     """List the messages of the shown path, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
-    for user, group in groupby(conversation.find_path(), key=lambda span: span.node.role == "user"):
-        spans = list(group)
-        if user:
-            yield from (ChatMessage("user", well_formed(span.node.written)) for span in spans)
+    for spans in conversation.turn_spans():
+        if spans[0].node.role == "user":
+            yield ChatMessage("user", well_formed(spans[0].node.written))
         else:
             thoughts, answer = thoughts_of(spans), well_formed(answer_of(spans))
             if thoughts is not None or answer:
@@ -201,30 +200,23 @@ def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Itera
             )
     if not count:
         raise TranscriptError(f"{path.name}{left_out.first or ' contains no chat'}", hint)
-    told = left_out.list_lines()
+    more = left_out.total - len(left_out)
+    told = (*left_out, *([f"and {more:,} more"] if more else ()))
     for transcript in _read_chats(path, find, hint, _LeftOut()):
         yield transcript._replace(left_out=told)
         told = ()
 
 
-class _LeftOut:
+class _LeftOut(list[str]):
     """The unreadable parts of a file: `first` describes the first one and its place."""
 
-    def __init__(self) -> None:
-        self.first = ""
-        self._told: list[str] = []
-        self._count = 0
+    first, total = "", 0
 
     def add(self, line: int, place: str, error: LineError) -> None:
         self.first = self.first or f", line {line}: {error}"
-        self._count += 1
-        if len(self._told) < MOST_TOLD:
-            self._told.append(f"line {line} ({place}): {error}")
-
-    def list_lines(self) -> tuple[str, ...]:
-        """Return a line for each, and one for the rest."""
-        more = self._count - len(self._told)
-        return (*self._told, *([f"and {more:,} more"] if more else []))
+        self.total += 1
+        if len(self) < MOST_TOLD:
+            self.append(f"line {line} ({place}): {error}")
 
 
 def _read_chats(
@@ -273,12 +265,12 @@ def _build_transcript(
         else:
             messages.append(message)
     if any(message.speaker != "system" for message in messages):
-        yield _assemble_transcript(messages, found.model, found.halves)
+        yield _make_transcript(messages, found.model, found.halves)
     elif len(messages) == len(found.messages):
         left_out.add(lines[0], chat or "chat 1", LineError("a chat has no messages"))
 
 
-def _assemble_transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Transcript:
+def _make_transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Transcript:
     first = next(at for at, message in enumerate(messages) if message.speaker != "system")
     system, rest = messages[:first], messages[first:]
     chat = Conversation("\n\n".join(message.text for message in system))

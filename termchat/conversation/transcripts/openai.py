@@ -20,9 +20,9 @@ from termchat.conversation.transcripts.messages import (
     FoundMessages,
     Speaker,
     decode_object,
+    list_messages,
     read,
     read_messages,
-    list_messages,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
@@ -66,11 +66,11 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 def lines(conversation: Conversation, _: Session, __: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
-    yield json.dumps({"messages": [_build_object(message) for message in list_messages(conversation)]})
+    yield json.dumps({"messages": [_write_message(message) for message in list_messages(conversation)]})
 
 
-def _build_object(message: ChatMessage) -> dict[str, str]:
-    """Thoughts go by the name that servers for reasoning models have for them."""
+def _write_message(message: ChatMessage) -> dict[str, str]:
+    """Build the message; thoughts have the name that servers for reasoning models use."""
     known = {"role": message.speaker, "content": message.text}
     return known | ({"reasoning_content": message.thoughts} if message.thoughts else {})
 

@@ -22,9 +22,9 @@ from termchat.conversation.transcripts.messages import (
     FoundMessages,
     Speaker,
     decode_object,
+    list_messages,
     read,
     read_messages,
-    list_messages,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
 from termchat.conversation.tree import Conversation
@@ -41,7 +41,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
-"""How a reply begins that has thoughts; see `_value`."""
+"""How a reply begins that has thoughts; see `_write_value`."""
 
 
 class _Message(msgspec.Struct):
@@ -71,13 +71,13 @@ _decode = msgspec.json.Decoder(_Object).decode
 def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
     turns = [
-        {"from": _NAMES[message.speaker], "value": _format_value(message)} for message in list_messages(conversation)
+        {"from": _NAMES[message.speaker], "value": _write_value(message)} for message in list_messages(conversation)
     ]
     yield json.dumps({"id": info.id, "conversations": turns})
 
 
-def _format_value(message: ChatMessage) -> str:
-    """Collections have thoughts in the text, between the tags that most models have."""
+def _write_value(message: ChatMessage) -> str:
+    """Join thoughts and text as collections do, between the tags that most models have."""
     return f"<think>\n{message.thoughts}\n</think>\n\n{message.text}" if message.thoughts else message.text
 
 

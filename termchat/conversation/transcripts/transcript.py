@@ -43,8 +43,8 @@ class Transcript(NamedTuple):
 
 
 def limit_records(node: Node, records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records of a reply as far as its node holds them: one that is running may have more by now, and of one that
-    lost a piece with a damaged file what came after it is left out.
+    """Yield the records of a reply as far as its node holds them: a running one may have more by now, and one that lost a piece
+    with a damaged file ends there.
     """
     left = len(node.tokens)
     for record in records:

@@ -1,11 +1,12 @@
 """A beam search: many beginnings of a reply at once, of which the best go on. `decoding.beam_search` has the rules.
 
-Each running beam is a sequence of the cache, which shares the cells of the prompt, and of what it has in common with others. A
-step decodes a row for each, and looks for its best tokens. The first beam that goes on from another stays in its sequence, all
-further ones begin as copies of it, and a sequence from which none goes on is dropped. Where there is room for all tokens that
-the search can take, cells that nobody needs any more stay until its end, so that each row has the bits that it has alone
-(`Cache.drop`). Else they are freed: what is decoded then fills them, attention sums in the order of the cells, and so the
-numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not exact.
+Each running beam is a sequence of the cache, which shares the cells of the prompt, and of what it has in common with others.
+A step decodes a row for each, and looks for its best tokens. The first beam that goes on from another stays in its sequence,
+all further ones begin as copies of it, and a sequence from which none goes on is dropped. Where there is room for all tokens
+that the search can take, cells that nobody needs any more stay until its end, so that each row has the bits that it has alone
+(`Cache.drop_sequence`). Else they are freed: what is decoded then fills them, attention sums in the order of the cells, and
+so the numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not
+exact.
 
 Which beams are among the best is known in the end. So each token is observed when its beam takes it, while its logits are at
 hand, and is kept on the paths of the beams that go on from it, until the replies are told.
@@ -32,13 +33,12 @@ from termchat.decoding.beam_search import (
 )
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
-from termchat.decoding.records import Beam, Beams, Reason, Record, Token
-from termchat.decoding.thinking import Phase
+from termchat.decoding.records import Beam, Beams, Reason, Record, SettingsRecord, Token
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, find_top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, build_finished
+from termchat.engine.llama.reply import Lane, Running, Wait, build_finished, complete_record
 from termchat.engine.llama.reply_controls import Cancelled, ReplyControls
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.port import (
@@ -47,6 +47,7 @@ from termchat.engine.port import (
     Event,
     FirstToken,
     Generate,
+    Noted,
     Pause,
     Paused,
     ReplyRequest,
@@ -58,18 +59,10 @@ from termchat.engine.port import Step as StepOn
 Ending = tuple[Reason, str]
 
 
-class _Taken(NamedTuple):
-    """A token that a beam took."""
-
-    drawn: Token
-    decode_us: int
-    sample_us: int
-
-
 class _Ended(NamedTuple):
     """A beam that runs no longer, and why. Its sequence lacks the last token: that was not decoded."""
 
-    path: tuple[_Taken, ...]
+    path: tuple[Token, ...]
     ending: Ending
     sequence: int | None = None
 
@@ -80,7 +73,7 @@ class _Running(NamedTuple):
 
     sequence: int
     total: float
-    path: tuple[_Taken, ...]
+    path: tuple[Token, ...]
     chain: Chain
     tail: bytes
     grammar: Follower | None
@@ -95,6 +88,8 @@ class BeamSearch(Running):
         EngineError: the settings, the prompt or the constraint cannot be used.
     """
 
+    lane: CacheLane
+
     def __init__(self, request: ReplyRequest, command: Generate, lane: Lane, asked_at: float) -> None:
         assert command.group is not None
         assert command.group.beams is not None
@@ -105,8 +100,7 @@ class BeamSearch(Running):
         request = msgspec.structs.replace(request, conditions=conditions)
         super().__init__(request, command, lane, asked_at)
         self.how, self.width = how, how.width
-        assert isinstance(lane, CacheLane)
-        self.beam_lane, self.cells = lane, lane.cells
+        self.cells = self.lane.cells
         if self.controls.constraint_begun == NOT_YET:
             raise EngineError(
                 "constraint",
@@ -120,7 +114,6 @@ class BeamSearch(Running):
         self.chains: list[Chain] = []
         self.kept: dict[int, tuple[int, list[int]]] = {}
         self.length = 0
-        self.waiting, self.steps = request.paused, 0
         self.chosen_at: list[float] = []
         self.first = 0
         self.endings: dict[Continuation, Ending] = {}
@@ -143,7 +136,7 @@ class BeamSearch(Running):
         return max(room if limit is None else min(room, limit - self.request.done - self.length), 0)
 
     def has_room(self) -> bool:
-        """Return whether there is a cell for each token of the beams; the last of each is not decoded."""
+        """Return whether the cells suffice for each token that the beams can take; the last of each is not decoded."""
         limit = self.controls.limit
         left = self.lane.capacity - len(self.request.ids)
         return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
@@ -151,63 +144,58 @@ class BeamSearch(Running):
     def records(self) -> Generator[Event | Wait, None, None]:
         """Yield what answers the request, and what the search waits for in between."""
         capacity = self.lane.capacity
-        yield self._start()
+        yield self._make_start()
         yield self.controls.record_settings()
         ending: Ending | None
         try:
             yield from self.wait_prefill()
-            ending = yield from self._search_beams()
+            ending = yield from self._run_search()
         except (Cancelled, Aborted):
             ending = "user", "" if self.running else "during prefill"
         except ContextFull:
             ending = "context", f"{capacity} of {capacity}"
         best = [_Ended((), ending or ("user", ""))]
         if self.length:
-            running = [(self._broken_off(beam, ending), beam.total) for beam in self.running] if ending else []
+            running = [(self._break_off(beam, ending), beam.total) for beam in self.running] if ending else []
             best = [one.beam for one in self.search.n_best(running, self.length)]
         for walk, ended in enumerate(best):
             if ended.sequence is not None:
                 self.kept[walk] = ended.sequence, self.cells.sequences[ended.sequence]
         for walk, ended in enumerate(best):
-            yield from self._record_reply(walk, ended)
+            yield from self._tell_reply(walk, ended)
         decoding = self.chosen_at[-1] - self.chosen_at[0] if self.chosen_at else 0.0
         rate = (self.tokens - self.first) / decoding if decoding else None
         yield WalksFinished(self.tokens, len(self.chosen_at), decoding * 1e3, rate)
 
     # --- its course --------------------------------------------------------------------------------------------------
 
-    def read_commands(self) -> tuple[()]:
+    def read_commands(self) -> Iterator[SettingsRecord | Noted]:
         while self.commands:
             command = self.commands.popleft()
-            if isinstance(command, Cancel):
-                raise Cancelled
-            if isinstance(command, Pause | Resume):
-                self.waiting, self.steps = isinstance(command, Pause), 0
-            elif isinstance(command, StepOn):
-                self.waiting = True
-                self.steps += 1
-        return ()
+            if isinstance(command, Cancel | Pause | Resume | StepOn):
+                yield from self.controls.obey_command(command)
 
-    def _search_beams(self) -> Generator[Event | Wait, None, Ending | None]:
+    def _run_search(self) -> Generator[Event | Wait, None, Ending | None]:
         """Search; return why the beams that still run were broken off, None where they were beaten."""
-        limit, lane = self.controls.limit, self.beam_lane
-        self.running = [self._build_root()]
+        limit, lane = self.controls.limit, self.lane
+        self.running = [self._make_root()]
         while True:
             yield from self.read_commands()
             begun, rows = self._read_clock(), lane.rows
             self.endings, self.followers = {}, {}
-            best = [self._find_best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
-            chosen = choose_step([beam.total for beam in self.running], best, self.how.width, self._is_final)
+            best = [self._find_best_tokens(beam, row) for beam, row in zip(self.running, rows, strict=True)]
+            chosen = choose_step([beam.total for beam in self.running], best, self.how.width, self._check_finished)
             going = [*chosen.running, *chosen.finished]
             if not going:
                 return "rule", f"no token fits ({GRAMMAR})"
-            drawn = [self._draw(one, rows[one.parent]) for one in going]
+            drawn = [self._observe_token(one, rows[one.parent]) for one in going]
             sample_us = int((self._read_clock() - begun) * 1e6)
+            times = {"decode_us": lane.decode_us, "sample_us": sample_us}
             paths = [
-                (*self.running[one.parent].path, _Taken(each, lane.decode_us, sample_us))
+                (*self.running[one.parent].path, msgspec.structs.replace(each, **times))
                 for one, each in zip(going, drawn, strict=True)
             ]
-            yield from self._wait_step(drawn[0])
+            yield from self._wait_for_step(drawn[0])
             self.chosen_at.append(self._read_clock())
             if len(self.chosen_at) == 1:
                 self.first = len(going)
@@ -221,40 +209,45 @@ class BeamSearch(Running):
                 return None
             if limit is not None and self.request.done + self.length >= limit:
                 return "length", f"max_tokens {limit}"
-            lane.wanted = [(beam.sequence, beam.path[-1].drawn.id) for beam in self.running]
+            lane.wanted = [(beam.sequence, beam.path[-1].id) for beam in self.running]
             yield Wait.TOKEN
 
-    def _wait_step(self, drawn: Token) -> Iterator[Event]:
-        """Wait until the step may be taken, showing the best beam's token."""
-        while self.waiting and not self.steps:
+    def _wait_for_step(self, drawn: Token) -> Iterator[Event]:
+        """Wait while the search is paused, with the token that the best beam would take."""
+        controls = self.controls
+        while controls.waiting:
             since = perf_counter()
-            yield Paused(self._record_token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
+            position = len(self.request.ids) + self.length
+            yield Paused(
+                complete_record(drawn, self.model, position, settings=0, decode_us=self.lane.decode_us, walk=0), walk=0
+            )
             yield from self.read_commands()
             self.waited += perf_counter() - since
-        self.steps -= bool(self.steps)
+        if controls.steps:
+            controls.steps.popleft()
+            controls.waiting = not controls.steps
 
     # --- its beams ---------------------------------------------------------------------------------------------------
 
-    def _build_root(self) -> _Running:
-        """What all beams begin with."""
+    def _make_root(self) -> _Running:
+        """Return the beam that all others begin with."""
         controls, model = self.controls, self.model
         own = self.request.ids[len(self.request.ids) - self.request.done :]
-        tail = self._read_tail(b"".join(map(model.piece, own)))
+        tail = self._cut_tail(b"".join(map(model.piece, own)))
         grammar = None if controls.dropped else controls.grammar
-        return _Running(self.beam_lane.sequence, 0.0, (), self._build_chain(()), tail, grammar)
+        return _Running(self.lane.sequence, 0.0, (), self._make_chain(()), tail, grammar)
 
-    def _read_tail(self, data: bytes) -> bytes:
+    def _cut_tail(self, data: bytes) -> bytes:
         return data[len(data) - min(self.open_tail, len(data)) :]
 
-    def _build_chain(self, path: tuple[_Taken, ...]) -> Chain:
-        """Return a chain that has seen the prompt and what a beam took."""
+    def _make_chain(self, path: tuple[Token, ...]) -> Chain:
+        """Return a chain that has seen the prompt and the path of a beam."""
         request, model = self.request, self.model
-        past = [*request.ids, *(taken.drawn.id for taken in path)]
-        made = model.make_chain(request.samplers, past, request.state)
-        self.chains.append(made)
-        return made
+        past = [*request.ids, *(taken.id for taken in path)]
+        self.chains.append(model.make_chain(request.samplers, past, request.state))
+        return self.chains[-1]
 
-    def _find_best(self, beam: _Running, row: Row) -> list[Scored]:
+    def _find_best_tokens(self, beam: _Running, row: Row) -> list[Scored]:
         """Return the best tokens after a beam, with their logprobs."""
         mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         if beam.grammar is not None and mask is None:
@@ -279,10 +272,9 @@ class BeamSearch(Running):
         logprobs = logits[order] - (highest + math.log(mass))
         return list(zip(ids[order].tolist(), logprobs.tolist(), strict=True))
 
-    def _is_final(self, one: Continuation) -> bool:
+    def _check_finished(self, one: Continuation) -> bool:
         """Return whether a token finishes the beam: an end token, one that completes a stop sequence, or the last that a
-        constraint allows.
-        """
+        constraint allows."""
         beam, model = self.running[one.parent], self.model
         if one.id in model.end_ids:
             self.endings[one] = "end", model.name(one.id)
@@ -304,43 +296,34 @@ class BeamSearch(Running):
                 return True
         return False
 
-    def _draw(self, one: Continuation, row: Row) -> Token:
-        """Return the token as it is observed under the settings; the search chose it, and not the dice."""
+    def _observe_token(self, one: Continuation, row: Row) -> Token:
+        """Observe a token under the settings; the search chose it, and not the dice."""
         beam = self.running[one.parent]
         mask = beam.grammar.wait_mask() if beam.grammar is not None else None
         step = self.request.done + self.length
         return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
 
     def _record_step(self, chosen: BeamStep) -> Beams:
-        model, length = self.model, self.length + 1
+        running, kept = len(chosen.running), len(chosen.running) + len(chosen.finished)
         beams = [
             Beam(
-                place,
-                one.parent,
-                one.id,
-                model.name(one.id),
-                one.logprob,
-                self.search.score_beam(one.total, length),
-                ended,
+                place, one.parent, one.id, self.model.name(one.id), one.logprob,
+                self.search.score_beam(one.total, self.length + 1), running <= place < kept,
             )
-            for place, (one, ended) in enumerate(
-                [
-                    *((one, False) for one in chosen.running),
-                    *((one, True) for one in chosen.finished),
-                    *((one, False) for one in chosen.dropped),
-                ]
-            )
-        ]
-        kept = len(chosen.running) + len(chosen.finished)
+            for place, one in enumerate([*chosen.running, *chosen.finished, *chosen.dropped])
+        ]  # fmt: skip
         return Beams(self.request.done + self.length, beams[:kept], beams[kept:])
 
-    def _advance_beams(self, chosen: list[Continuation], paths: list[tuple[_Taken, ...]]) -> None:
-        """These run on, each in a sequence of its own."""
+    def _advance_beams(self, chosen: list[Continuation], paths: list[tuple[Token, ...]]) -> None:
+        """Go on with these beams, each in a sequence of its own."""
         before, after = self.running, list[_Running]()
         parents = {one.parent for one in chosen}
         for place, beam in enumerate(before):
             if place not in parents:
-                self._drop_beam(beam)
+                self.cells.drop_sequence(beam.sequence, free=not self.lane.rows_alone)
+                if beam.chain.remembers:
+                    self.chains.remove(beam.chain)
+                    beam.chain.close()
         staying = set[int]()
         for one, path in zip(chosen, paths[: len(chosen)], strict=True):
             parent = before[one.parent]
@@ -353,25 +336,19 @@ class BeamSearch(Running):
                 chain = parent.chain
                 chain.accept_token(one.id)
             else:
-                chain = self._build_chain(path)
-            tail = self._read_tail(parent.tail + self.model.piece(one.id))
+                chain = self._make_chain(path)
+            tail = self._cut_tail(parent.tail + self.model.piece(one.id))
             after.append(_Running(sequence, one.total, path, chain, tail, self.followers.get(one)))
         self.running, self.length = after, self.length + 1
 
-    def _finish_beam(self, one: Continuation, path: tuple[_Taken, ...]) -> None:
-        """This one ends; its cells stay as long as it is one of the best."""
+    def _finish_beam(self, one: Continuation, path: tuple[Token, ...]) -> None:
+        """End a beam; its cells stay as long as it is one of the best."""
         sequence = self.cells.begin_sequence(self.running[one.parent].sequence)
         worst = self.search.finish_beam(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
         if worst is not None and worst.sequence is not None:
-            self.cells.drop_sequence(worst.sequence, free=not self.beam_lane.rows_alone)
+            self.cells.drop_sequence(worst.sequence, free=not self.lane.rows_alone)
 
-    def _drop_beam(self, beam: _Running) -> None:
-        self.cells.drop_sequence(beam.sequence, free=not self.beam_lane.rows_alone)
-        if beam.chain.remembers:
-            self.chains.remove(beam.chain)
-            beam.chain.close()
-
-    def _broken_off(self, beam: _Running, ending: Ending) -> _Ended:
+    def _break_off(self, beam: _Running, ending: Ending) -> _Ended:
         reason, detail = ending
         if beam.grammar is not None and not beam.grammar.accepting:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
@@ -379,36 +356,22 @@ class BeamSearch(Running):
 
     # --- what it tells -----------------------------------------------------------------------------------------------
 
-    def _record_reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
-        """Yield the records of one of the best; the first one's beginning is out already."""
+    def _tell_reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
+        """Yield the records of one of the best beams; those of the first one's beginning were sent before the search."""
         controls = ReplyControls(self.request, self.lane, list(self.request.ids), walk)
         model = self.model
         if walk and self.lane.prefill is not None:
-            yield msgspec.structs.replace(self._start(), walk=walk)
+            yield msgspec.structs.replace(self._make_start(), walk=walk)
             yield controls.record_settings()
             yield msgspec.structs.replace(self.lane.prefill, walk=walk)
         (reason, detail), path, gate = ended.ending, ended.path, controls.gate
         for step, taken in enumerate(path):
-            text = gate.push_bytes(model.piece(taken.drawn.id))
+            text = gate.push_bytes(model.piece(taken.id))
             if step + 1 == len(path) and reason not in ("end", "stop", "user"):
                 text += gate.release_text()
-            phase = controls.thoughts.push_piece(model.spell_token(taken.drawn.id))
-            yield self._record_token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
+            phase = controls.thoughts.push_piece(model.spell_token(taken.id))
+            position = len(self.request.ids) + step
+            yield complete_record(taken, model, position, text=text, settings=0, phase=phase, walk=walk)
         yield build_finished(
             reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk
         )
-
-    def _record_token(
-        self,
-        drawn: Token,
-        step: int,
-        text: str,
-        decode_us: int,
-        sample_us: int,
-        phase: Phase | None = None,
-        walk: int = 0,
-    ) -> Token:
-        return complete_record(
-            drawn, self.model, len(self.request.ids) + step, text=text, settings=0, decode_us=decode_us,
-            sample_us=sample_us, phase=phase, walk=walk,
-        )  # fmt: skip

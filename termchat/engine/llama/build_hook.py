@@ -25,11 +25,11 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it builds, for an editable install too."""
-        if not self._compiled(Path(self.root, SOURCE), Path(self.root, LIBRARY)):
+        if not self._compile_library(Path(self.root, SOURCE), Path(self.root, LIBRARY)):
             return
         build_data["artifacts"].append(f"/{LIBRARY}")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_name_platform()}"
+        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
     def _compile_library(self, source: Path, library: Path) -> bool:
         found = next(filter(shutil.which, ("cc", "gcc", "clang")), "cc")
@@ -44,7 +44,3 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is
             self.app.display_warning(f"{SOURCE} was not compiled ({error}): termchat runs without it, more slowly")
             return False
         return True
-
-
-def _name_platform() -> str:
-    return sysconfig.get_platform().replace("-", "_").replace(".", "_")

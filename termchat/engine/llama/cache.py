@@ -13,7 +13,7 @@ with one thread. For that the cells of each sequence have to be in the order of 
 until a sequence is dropped: what is decoded afterwards fills the holes.
 
 Behind the main sequence's ids there may be cells of tokens that were drafted, and decoded in one batch with the last id. Nobody
-else sees them: `advance` makes the next of them an id, and whatever else is decoded cuts them off first.
+else sees them: `advance_ahead` makes the next of them an id, and whatever else is decoded cuts them off first.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import count
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -208,12 +209,11 @@ class Cache:
         return count_common(self.ids, ids)
 
     def find_nearest(self, ids: list[int]) -> tuple[int, int]:
-        """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
-        best = MAIN, self.count_common(ids)
-        for sequence, own in self.sequences.items():
-            if (count := count_common(own, ids)) > best[1]:
-                best = sequence, count
-        return best
+        """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `count_common`."""
+        counts = {MAIN: self.count_common(ids)} | {
+            number: count_common(own, ids) for number, own in self.sequences.items()
+        }
+        return max(counts.items(), key=itemgetter(1))
 
     def rewind_to(self, count: int) -> int:
         """Keep the first `count` cells, and drop all other sequences. Return how many are left: none when the model cannot
@@ -245,13 +245,13 @@ class Cache:
             made += [(len(made), really)] * shape.rows
         at = 0
         for shape in shapes:
-            bits, same = self._find_threads(at, shape), 0
+            bits, same = self._threads_of_bits(at, shape), 0
             unknown = shape.threads == IN_ROUND and not self._rounds_alike
             if surely and at < count and not bits:
                 return at
             for start, really in made[at : min(at + shape.rows, count)]:
                 fits = not really.rows if unknown else really.rows >= shape.rows
-                if start != at or not fits or bits not in (0, self._find_threads(at, really)):
+                if start != at or not fits or bits not in (0, self._threads_of_bits(at, really)):
                     break
                 same += 1
             if same < shape.rows:
@@ -263,7 +263,7 @@ class Cache:
         """Return whether the bits of a decode that begins at cell `at` depend on the number of threads."""
         return shape.rows == 1 and at >= SPLIT and self.splits
 
-    def _find_threads(self, at: int, shape: Shape) -> int:
+    def _threads_of_bits(self, at: int, shape: Shape) -> int:
         """Return the number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
         if shape.threads == IN_ROUND:
             return int(self._rounds_alike)
@@ -278,15 +278,15 @@ class Cache:
         """
         kept = self.count_common(ids)
         if shapes and max(shape.rows for shape in shapes) <= self.batch_size:
-            usable = [self._make_usable(shape, most_threads) for shape in shapes]
-            plan = self._reuse_shapes(ids, self.made_as(usable, kept), usable)
+            usable = [self._adapt_shape(shape, most_threads) for shape in shapes]
+            plan = self._plan_recorded(ids, self.made_as(usable, kept), usable)
         else:
-            plan = self._plan_shapes(ids, kept)
+            plan = self._plan_usual(ids, kept)
         kept = len(ids) - sum(shape.rows for shape in plan)
         # A model that cannot rewind begins anew.
-        return plan if self.rewind_to(kept) == kept else self._plan_shapes(ids, 0)
+        return plan if self.rewind_to(kept) == kept else self._plan_usual(ids, 0)
 
-    def _make_usable(self, shape: Shape, most_threads: int) -> Shape:
+    def _adapt_shape(self, shape: Shape, most_threads: int) -> Shape:
         """Return the shape in which to decode cells again; one thread is never too many."""
         if shape.threads == IN_ROUND:
             return Shape(shape.rows, 1) if self._rounds_alike else shape
@@ -295,7 +295,7 @@ class Cache:
     def read(self, ids: list[int], shape: Shape, seconds: float = inf, ahead: Sequence[int] = ()) -> Shape:
         """Decode the next ids without cells; return the shape with the threads used.
 
-        With a single id go those `ahead`, which count in the shape and are drafted: `advance` makes them ids.
+        With a single id go those `ahead`, which count in the shape and are drafted: `advance_ahead` makes them ids.
 
         Raises:
             OutOfTime: it took more than `seconds`.
@@ -324,14 +324,14 @@ class Cache:
             self._made += [(at, shape)] * rows
         return shape
 
-    def _plan_shapes(self, ids: list[int], kept: int) -> list[Shape]:
+    def _plan_usual(self, ids: list[int], kept: int) -> list[Shape]:
         body = len(ids) - 1 - kept
         sizes = [self.batch_size] * (body // self.batch_size)
         if body % self.batch_size:
             sizes.append(body % self.batch_size)
         return [*map(Shape, sizes), Shape(1)]
 
-    def _reuse_shapes(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
+    def _plan_recorded(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
         """Return the recorded shapes that are not whole in the cache, then the rest as usual."""
         at = 0
         plan: list[Shape] = []
@@ -342,7 +342,7 @@ class Cache:
             if plan or after > min(kept, len(ids) - 1):
                 plan.append(Shape(shape.rows, max(shape.threads, 0) if self._threads_count(at, shape) else 0))
             at = after
-        return plan if at == len(ids) else [*plan, *self._plan_shapes(ids, at)]
+        return plan if at == len(ids) else [*plan, *self._plan_usual(ids, at)]
 
     def advance_ahead(self, token: int) -> bool:
         """Make the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""
@@ -530,7 +530,7 @@ class Cache:
         shape (n, n_vocab). The main one's logits stay at hand.
 
         Raises:
-            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+            Aborted, ContextFull, EngineError: as `peek_logits`, or the abort flag was set.
         """
         if not self.model.can_rewind:
             raise EngineError("capability", "past positions cannot be inspected with this model", "")
@@ -556,7 +556,7 @@ class Cache:
         after each, shape (n, n_vocab): a view, which the next decode writes over. `clear_aside` frees the cells.
 
         Raises:
-            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+            Aborted, ContextFull, EngineError: as `peek_logits`, or the abort flag was set.
         """
         LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
         before = self.threads, self.threads_batch

@@ -53,7 +53,7 @@ class Cells(Protocol):
         """Return the logits after `ids`, shape (n_vocab,)."""
 
     def peek_logits(self, ids: list[int]) -> Row:
-        """Return a copy of the logits after other `ids`, shape (n_vocab,); `logits` stay as they are.
+        """Return a copy of the logits after other `ids`, shape (n_vocab,); `read_logits` stay as they are.
 
         Raises:
             Aborted, ContextFull, EngineError: there is no room, or it failed.
@@ -63,5 +63,5 @@ class Cells(Protocol):
         """Yield the logits after `ids[row]` and each later id but the last, some at a time: views of shape (n, n_vocab).
 
         Raises:
-            Aborted, ContextFull, EngineError: as `peek`.
+            Aborted, ContextFull, EngineError: as `peek_logits`.
         """

@@ -25,7 +25,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, Cut, draw, is_near_tie
 from termchat.decoding.records import UNKNOWN, Candidate, PackedCandidates, Stage, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stage_state import BEFORE, SUM, update_state, state_of
+from termchat.decoding.stage_state import BEFORE, SUM, state_of, update_state
 from termchat.decoding.stages import DICE, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers, Tails, compute_penalties
@@ -146,7 +146,7 @@ class Chain:
                 raise EngineError("settings", why, "turn dry off")
             self._breakers = breakers.of(settings.dry_sequence_breakers)
         library = observe.load()
-        self.samplers = NativeSamplers(library, stages, settings, n_vocab, bias) if library else None
+        self.samplers = NativeSamplers(library, self.stages, settings, n_vocab, self.bias) if library else None
         self._last_n = max((stage.find_window(settings) for stage in stages), default=0)
         self._recent: list[int] = []  # the tokens that penalties and DRY count
         self.restart_memory(past, state)

@@ -26,8 +26,8 @@ from termchat.decoding.drafting import (
     Judge,
     Times,
     Verified,
-    explain_cost,
     compute_gains,
+    explain_cost,
     gain_at_best,
     how_many,
 )
@@ -77,18 +77,18 @@ _REST, _LONGEST_REST = 128, 4096
 """Trials cost more than those of n-grams, which read nothing."""
 
 
-class Drawing(Protocol):
-    """The settings with which the drafted reply draws its next token."""
+class DraftedReply(Protocol):
+    """The reply whose tokens are drafted: the settings that draw its next token."""
 
     samplers: SamplerSettings
 
     @property
     def forced(self) -> int | None:
-        """The id forced for the next step."""
+        """Id forced for the next step."""
 
     @property
     def state(self) -> Mapping[str, float]:
-        """The memory of mirostat and adaptive_p."""
+        """Memory of mirostat and adaptive_p."""
 
     def fork_constraint(self) -> Follower | None:
         """Return a constraint that goes another way from here on."""
@@ -120,7 +120,7 @@ class DraftModel:
             prefill_batch=spec.prefill_batch or (FAST_BATCH if target.model.gpu_layers else 0),
         )
         try:
-            self.model, self.cache, _ = open_model(fitting, progress, self._check_usable)
+            self.model, self.cache, _ = open_model(fitting, progress, self._check_model)
         except EngineError as error:
             hint = error.hint if error.kind == "draft" else "choose another draft model, or a smaller context"
             raise EngineError("draft", error.message, hint) from None
@@ -150,6 +150,13 @@ class DraftModel:
             self.close()
             raise EngineError("draft", error.message, "choose another draft model") from None
 
+    def _check_model(self, model: Model) -> None:
+        """Refuse a model that cannot draft, before it gets a context."""
+        if not model.can_rewind:
+            raise EngineError("draft", f"{self.by} {_CANNOT_CUT}", "choose another draft model")
+        if why := describe_difference(self.target, model):
+            raise EngineError("draft", f"{self.by} has another vocabulary: {why}", "choose another draft model")
+
     def close(self) -> None:
         self.end_reply()
         self.cache.close()
@@ -168,12 +175,6 @@ class DraftModel:
             cost=self.cost,
             why_not=self.why_not(times),
         )
-
-    def _check_usable(self, model: Model) -> None:
-        if not model.can_rewind:
-            raise EngineError("draft", f"{model.spec.name} {_CANNOT_CUT}", "choose another draft model")
-        if why := describe_difference(self.target, model):
-            raise EngineError("draft", f"{model.spec.name} has another vocabulary: {why}", "choose another draft model")
 
     # --- what it costs -----------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class DraftModel:
 
     # --- its drafts for one reply ----------------------------------------------------------------------------------------
 
-    def begin_reply(self, reply: Drawing, seed: int, begin: int, ids: list[int]) -> None:
+    def begin_reply(self, reply: DraftedReply, seed: int, begin: int, ids: list[int]) -> None:
         """Draft for another reply from now on; it begins at `begin` among its `ids`."""
         self.end_reply()
         self._reply, self._seed, self._begin, self._ids = reply, seed, begin, ids
@@ -432,13 +433,9 @@ def compute_lead(chosen: int, candidates: Iterable[Candidate]) -> float:
 def should_go_on(rates: Sequence[float], mean: float, most: int, times: Times, each: float) -> bool:
     """Return whether to draft another token after those with these `rates`, if the next ones are as good as the `mean`. What
     was spent on drafting is spent, whatever comes of it."""
-    tokens = likely = 1.0
-    best, wanted = 0.0, 0
-    for count in range(most + 1):
-        if count:
-            likely *= rates[count - 1] if count <= len(rates) else mean
-            tokens += likely
-        value = tokens / (times(count + 1) + max(count, len(rates)) * each)
-        if value > best:
-            best, wanted = value, count
-    return wanted > len(rates)
+
+    def cost(rows: int) -> float:
+        return times(rows) + max(rows - 1, len(rates)) * each
+
+    speedups = [1 / cost(1), *compute_gains([*rates, *[mean] * (most - len(rates))], cost)]
+    return speedups.index(max(speedups)) > len(rates)

@@ -70,13 +70,12 @@ def greedy_tokenizer(tokens: Sequence[bytes], end_ids: list[int]) -> Any:
             self.tokens = tokens
 
         def __call__(self, text: bytes | str) -> list[int]:
-            data, found, at = text.encode() if isinstance(text, str) else text, [], 0
-            while at < len(data):
-                pieces = (data[at : at + length] for length in range(longest, 0, -1))
-                piece = next((piece for piece in pieces if piece in by_text), b"")
-                found += [by_text[piece]] if piece else []
-                at += len(piece) or 1
-            return found
+            data, ids = text.encode() if isinstance(text, str) else text, []
+            while data:
+                length = next((length for length in range(longest, 0, -1) if data[:length] in by_text), 0)
+                ids += [by_text[data[:length]]] if length else []
+                data = data[length or 1 :]
+            return ids
 
     return LLTokenizer(TokenizerWrapper(Greedy()), eos_token=end_ids)
 

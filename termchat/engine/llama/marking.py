@@ -78,11 +78,11 @@ def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes], n
     ids_by_number = {}
     for number, message in enumerate(messages):
         if message.content and message.ids and min(message.ids) >= 0 and max(message.ids) < n_vocab:
-            ids_by_number[number] = _spell_message(message, spell) if message.thinking else message.ids
+            ids_by_number[number] = _find_spelling(message, spell) if message.thinking else message.ids
     return {number: ids for number, ids in ids_by_number.items() if ids}
 
 
-def _spell_message(message: Message, spell: Callable[[int], bytes]) -> list[int]:
+def _find_spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:
     content, size = message.content.encode("utf-8", "surrogatepass"), 0
     for at in range(len(message.ids) - 1, -1, -1):
         size += len(spell(message.ids[at]))

@@ -15,7 +15,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
-from termchat.engine.llama.native import LIB, last_errors, take_placements, read_version
+from termchat.engine.llama.native import LIB, last_errors, read_version, take_placements
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.offload import count_offloaded, list_offloading
 from termchat.engine.llama.vocabulary import Vocabulary
@@ -88,7 +88,10 @@ class Model(Vocabulary):
         self.bos = int(LIB.llama_vocab_bos(self.vocab))
         self.eos = int(LIB.llama_vocab_eos(self.vocab))
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
-        self.suppressed = self._list_suppressed()
+        count = ctypes.c_int32()
+        ids = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
+        # The tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn.
+        self.suppressed = sorted({i for i in ids[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
         if len(self.suppressed) == self.n_vocab > 0:
             name = os.path.basename(spec.path)
             LIB.llama_model_free(self.pointer)
@@ -160,12 +163,6 @@ class Model(Vocabulary):
             data, places = text.raw, [0, *ends.tolist()]
             self._pieces = {i: data[begin:end] for i, (begin, end) in enumerate(pairwise(places))}
         return super().spell_all()
-
-    def _list_suppressed(self) -> list[int]:
-        """Return the tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
-        count = ctypes.c_int32()
-        ids = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
-        return sorted({i for i in ids[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:

@@ -19,23 +19,20 @@ _SMALLER = 2 / 3
 _OF_MEMORY = re.compile(r"alloc|memory|VRAM", re.IGNORECASE)
 """Words by which llama.cpp says that memory was short."""
 
-Refuse = Callable[[Model], None]
-"""Raises an `EngineError` where a model cannot be used."""
-
 
 def open_model(
-    spec: ModelSpec, progress: Callable[[float], None], refuse: Refuse = lambda _: None
+    spec: ModelSpec, progress: Callable[[float], None], check: Callable[[Model], None] = lambda _: None
 ) -> tuple[Model, Cache, Remark | None]:
-    """Open a model that is not refused, and its context; the remark says if not all layers fit on the GPU.
+    """Open a model, `check` it, and make its context; the remark says if not all layers fit on the GPU.
 
     Raises:
-        EngineError: one of the two cannot be made, or the model was refused.
+        EngineError: one of the two cannot be made, or `check` refuses the model.
     """
     tries, layers, usable = [spec.gpu_layers], (spec.layers or 1) + 1, list[Device]()
     while True:
         count = tries.pop(0)
         try:
-            model, cache = _open(msgspec.structs.replace(spec, gpu_layers=count), progress, refuse)
+            model, cache = _open_once(msgspec.structs.replace(spec, gpu_layers=count), progress, check)
         except EngineError as error:
             if not _OF_MEMORY.search(error.message):
                 raise
@@ -67,10 +64,12 @@ def list_fewer(layers: int, need: int, free: int) -> list[int]:
     return [*counts, 0]
 
 
-def _open(spec: ModelSpec, progress: Callable[[float], None], refuse: Refuse) -> tuple[Model, Cache]:
+def _open_once(
+    spec: ModelSpec, progress: Callable[[float], None], check: Callable[[Model], None]
+) -> tuple[Model, Cache]:
     model = Model(spec, progress)
     try:
-        refuse(model)
+        check(model)
         return model, Cache(model)
     except EngineError:
         model.close()

@@ -3,8 +3,9 @@ take `Cells`, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,8 @@ from termchat.engine.port import (
 
 
 class ModelQueries:
-    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect`, `explain` and
-    `score`. `larger_context`: see `EngineAbilities`."""
+    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect_step`,
+    `explain_step` and `score_reply`. `larger_context`: see `EngineAbilities`."""
 
     model: Vocabulary
     cache: Cells
@@ -46,7 +47,6 @@ class ModelQueries:
         self.model, self.speller = model, Speller(model)
         if cells is not None:
             self.cache, self._scorer = cells, Scorer(cells)
-        self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     # --- texts and tokens --------------------------------------------------------------------------------------------
@@ -57,9 +57,12 @@ class ModelQueries:
         if self.model.has_switch:
             return True
         with suppress(EngineError):  # it is told when a chat needs the template
-            self._template = self._template or ChatTemplate(self.model)
             return self._template.has_switch
         return False
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate(self.model)
 
     def render(self, command: Render) -> Rendered:
         """Return prompt ids; see `Render`."""
@@ -79,7 +82,6 @@ class ModelQueries:
         Raises:
             EngineError: there is no template, or it refuses the messages.
         """
-        self._template = self._template or ChatTemplate(self.model)
         return self._template.render_prompt(messages, think)
 
     def describe_ids(self, ids: list[int]) -> Tokenized:
@@ -101,7 +103,7 @@ class ModelQueries:
     # --- past positions ----------------------------------------------------------------------------------------------
 
     def abort_decode(self) -> None:
-        """Abort the computation; callable from any thread."""
+        """Stop all decodes; may be called from any thread."""
         self.cache.abort.set()
 
     def inspect_step(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
@@ -128,10 +130,10 @@ class ModelQueries:
         return complete_record(drawn, model, len(command.ids)), recomputed
 
     def explain_step(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
+        """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect_step`.
 
         Raises:
-            EngineError: see `inspect`; or there is no such token.
+            EngineError: see `inspect_step`; or there is no such token.
         """
         self._check_id(command.id)
         logits, recomputed = self._logits_after(command.ids, alone, wanted)
@@ -153,31 +155,21 @@ class ModelQueries:
     def score_reply(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
-        """Draw a reply again with its own past; see `Scorer.score`. `alone`: no reply is running.
+        """Draw a reply again with its own past; see `Scorer.score_reply`. `alone`: no reply is running.
 
         Raises:
             EngineError: no such reply, no room, it was given up, or llama.cpp failed.
         """
         if alone:
             self.cache.abort.clear()
-        try:
+        with _refuse("rescore this reply", self.larger_context, "ask again to continue where it stopped"):
             return self._scorer.score_reply(command, progress, wanted)
-        except ContextFull:
-            raise EngineError(
-                "context",
-                "not enough free context to rescore this reply",
-                self.larger_context,
-            ) from None
-        except Aborted:
-            raise EngineError(
-                "busy", "interrupted by another request", "ask again to continue where it stopped"
-            ) from None
 
     def _build_mask(self, command: Inspect | Explain) -> Mask | None:
         """Return the tokens that the constraint allows there; None where it does not apply."""
         if command.constraint is None or command.done < command.constraint_begun:
             return None
-        return self.model.grammars.ask_follower(command.constraint, _list_matching(command)).wait_mask()
+        return self.model.grammars.follow_ids(command.constraint, _list_matching(command)).wait_mask()
 
     def _logits_after(
         self, ids: list[int], alone: bool, wanted: Callable[[], bool]
@@ -186,21 +178,28 @@ class ModelQueries:
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
             raise EngineError("prompt", "no such position", "")
         if self._asked is None or self._asked[0] != ids:
-            try:
+            with _refuse("inspect this position"):
                 self._asked = (ids, *self._compute_logits(ids, alone, wanted))
-            except ContextFull:
-                raise EngineError("context", "not enough free context to inspect this position", "") from None
-            except Aborted:
-                raise EngineError("busy", "interrupted by another request", "") from None
         return self._asked[1:]
 
     def _compute_logits(
         self, ids: list[int], alone: bool, wanted: Callable[[], bool]
     ) -> tuple[NDArray[np.float32], bool]:
-        """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect`."""
+        """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect_step`."""
         raise NotImplementedError
 
 
+@contextmanager
+def _refuse(what: str, hint: str = "", again: str = "") -> Iterator[None]:
+    """Turn a failed decode for a question into the words of a refusal."""
+    try:
+        yield
+    except ContextFull:
+        raise EngineError("context", f"not enough free context to {what}", hint) from None
+    except Aborted:
+        raise EngineError("busy", "interrupted by another request", again) from None
+
+
 def _list_matching(command: Inspect | Explain) -> list[int]:
-    """Return the ids of the reply that the constraint has consumed."""
+    """Return the ids that match the constraint."""
     return command.ids[len(command.ids) - command.done + command.constraint_begun :]

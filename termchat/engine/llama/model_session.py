@@ -132,7 +132,7 @@ class ModelSession(ModelQueries):
             self._learned.model = None
 
     def abort_decode(self) -> None:
-        """Abort the running decode; callable from any thread."""
+        """Stop all decodes; may be called from any thread."""
         model = self._learned.model
         if model is not None:
             model.cache.abort.set()

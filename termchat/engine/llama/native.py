@@ -33,9 +33,13 @@ _NEEDED = (
 _HINT = "install a compatible version: pip install 'llama-cpp-python>=0.3.36,<0.4'"
 
 
-def _load() -> Any:
+def _import_library() -> Any:
+    # The package itself is not run: its high-level API takes four times as long to import.
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is not None and "llama_cpp" not in sys.modules:
+        sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
     try:
-        lib = _low_level()
+        lib: Any = importlib.import_module("llama_cpp.llama_cpp")
     except ImportError as error:
         raise EngineError("library", f"llama-cpp-python cannot be imported: {error}", _HINT) from error
     except (OSError, RuntimeError) as error:
@@ -48,14 +52,6 @@ def _load() -> Any:
     return lib
 
 
-def _low_level() -> Any:
-    """Import `llama_cpp.llama_cpp` without running its package, whose high-level API takes four times as long to import."""
-    spec = importlib.util.find_spec("llama_cpp")
-    if spec is not None and "llama_cpp" not in sys.modules:
-        sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
-    return importlib.import_module("llama_cpp.llama_cpp")
-
-
 @cache
 def read_version() -> str:
     """Read the version in the package's source: importlib.metadata takes as long to import as llama.cpp."""
@@ -65,7 +61,7 @@ def read_version() -> str:
     return match[1] if match is not None else "unknown"
 
 
-LIB: Any = _load()
+LIB: Any = _import_library()
 """llama_cpp's low-level module."""
 
 _WARN, _ERROR = 3, 4

@@ -79,7 +79,7 @@ class NativeSamplers:
             self._inputs["dry"][:] = *(column.ctypes.data for column in self._dry), len(penalties)
 
     def accept_token(self, token: int) -> None:
-        """Count a taken token."""
+        """Count a token of the reply."""
         if self._penalties is not None:
             LIB.llama_sampler_accept(self._penalties, token)
 

@@ -35,7 +35,7 @@ class Labels(dict[int, str]):
 
     @cached_property
     def pointers(self) -> Any:
-        """Where native code finds a label by its id, shape (n_vocab,); null where `point` was not called for it."""
+        """Where native code finds a label by its id, shape (n_vocab,); null where `point_label` was not called for it."""
         return (ctypes.c_void_p * self._n_vocab)()
 
     def point_label(self, token: int) -> None:

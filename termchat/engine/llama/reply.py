@@ -166,7 +166,9 @@ class Running(ABC):
         self.request, self.command, self.lane, self.asked_at = request, command, lane, asked_at
         self.number = request.number
         self.walk = request.number if command.group is not None else None
-        self.model = lane.model
+        self.model, self.largest_change = lane.model, command.largest_change
+        if self.largest_change is None:
+            self.largest_change = lane.cells.largest_change
         self.ids = list(request.ids)
         self.controls = ReplyControls(request, lane, self.ids, self.walk)
         self.commands: deque[SteerReply] = deque()
@@ -178,7 +180,7 @@ class Running(ABC):
 
     @abstractmethod
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and in between the decodes that it waits for."""
+        """Yield the events from `Start` to `Finished`, and a `Wait` whenever something has to be decoded."""
 
     @abstractmethod
     def read_commands(self) -> Iterable[SettingsRecord | Noted]:
@@ -209,7 +211,7 @@ class Running(ABC):
 
     @abstractmethod
     def free_memory(self) -> None:
-        """Free the chain, the observer and other memory of the computation."""
+        """Free its chain and its buffers."""
 
     @property
     def goes_on(self) -> bool:
@@ -252,14 +254,20 @@ class Running(ABC):
         """Return the clock, which stops while the reply is paused."""
         return perf_counter() - self.waited
 
-    def _start(self) -> Start:
+    def _make_start(self) -> Start:
         lane, model, request = self.lane, self.model, self.request
         cells = lane.cells
         return Start(
             version=FORMAT,
             termchat=termchat.__version__,
             llama_cpp=model.build,
-            model=identify_model(model),
+            model=ModelIdentity(
+                name=model.spec.name,
+                path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
+                sha256=model.spec.sha256,
+                architecture=model.read_metadata("general.architecture") or "",
+                quantization=model.spec.quantization,
+            ),
             prompt_ids=request.ids.copy(),
             raw=self.command.raw,
             seed=request.seed,
@@ -273,13 +281,8 @@ class Running(ABC):
             thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
             walk=self.walk,
             group=self.command.group,
-            largest_change=self._largest_change,
+            largest_change=self.largest_change,
         )
-
-    @property
-    def _largest_change(self) -> float | None:
-        change = self.command.largest_change
-        return self.lane.cells.largest_change if change is None else change
 
 
 class Reply(Running):
@@ -309,7 +312,7 @@ class Reply(Running):
     def observer(self) -> Observer:
         model = self.model
         return Observer(
-            model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self._largest_change
+            model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self.largest_change
         )
 
     def free_memory(self) -> None:
@@ -317,13 +320,13 @@ class Reply(Running):
         self.__dict__.pop("observer", None)
 
     def records(self) -> Generator[Event | Wait, None, None]:
-        """Yield the events from `Start` to `Finished`, and in between the decodes that it waits for.
+        """Yield the events from `Start` to `Finished`, and a `Wait` whenever something has to be decoded.
 
         Raises:
             EngineError: a regular expression takes too long, or llama.cpp failed.
         """
         controls, lane = self.controls, self.lane
-        yield self._start()
+        yield self._make_start()
         yield controls.record_settings()
         ending: tuple[Reason, str] | None = None
         prefilled = False
@@ -347,7 +350,7 @@ class Reply(Running):
                     ending = ("rule", rule)
                     break
                 if controls.waiting:
-                    drawn = yield from self._wait_step(drawn)
+                    drawn = yield from self._wait_for_step(drawn)
                 self.drawn_at.append(self._read_clock())
                 if len(self.drawn_at) == 1:
                     yield FirstToken((self.drawn_at[0] - self.asked_at) * 1e3, self.walk)
@@ -378,7 +381,7 @@ class Reply(Running):
         reason, detail = ending
         if reason not in ("end", "stop") and controls.incomplete:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
-        yield self._build_finished(reason, detail)
+        yield self._make_finished(reason, detail)
 
     def read_commands(self) -> Iterator[SettingsRecord | Noted]:
         while self.commands:
@@ -396,12 +399,12 @@ class Reply(Running):
         finally:
             chain.close()
 
-    def _wait_step(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
-        """Wait until the step may be taken; return the token drawn then."""
+    def _wait_for_step(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
+        """Wait while the reply is paused; return the token that is drawn then."""
         controls = self.controls
         while controls.waiting and controls.forced is None:
             since = perf_counter()
-            yield Paused(self._record_token(drawn), controls.why, self.walk)
+            yield Paused(self._make_record(drawn), controls.why, self.walk)
             yield from self.read_commands()
             drawn = yield from self.lane.draw(self)
             self.waited += perf_counter() - since
@@ -416,12 +419,12 @@ class Reply(Running):
         text, ending = self._find_ending(drawn.id)
         phase = controls.thoughts.push_piece(self.model.spell_token(drawn.id))
         sample_us = int((self._read_clock() - begun) * 1e6) if self.lane.draws_here else 0
-        token = self._record_token(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
+        token = self._make_record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
         self.accepted += token.draft is not None and token.draft.accepted
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record_token(self, drawn: Token, **fields: Any) -> Token:
+    def _make_record(self, drawn: Token, **fields: Any) -> Token:
         lane = self.lane
         return complete_record(
             drawn, self.model, len(self.ids), settings=self.controls.number, decode_us=lane.decode_us, walk=self.walk,
@@ -450,19 +453,13 @@ class Reply(Running):
             ending = ("context", f"{length} of {self.lane.capacity}")
         return (text + gate.release_text(), ending) if ending is not None else (text, None)
 
-    def _build_finished(self, reason: Reason, detail: str) -> Finished:
-        drafts, prefill_ms = self.lane.drafts, self.lane.prefill_ms
-        finished = build_finished(
-            reason, detail, self.controls.gate, self.drawn_at, self.asked_at, prefill_ms, self.walk
-        )
-        rounds = drafts.rounds or None
-        return msgspec.structs.replace(
-            finished,
-            drafted=drafts.drafted if rounds else None,
-            accepted=self.accepted if rounds else None,
-            rounds=rounds,
+    def _make_finished(self, reason: Reason, detail: str) -> Finished:
+        drafts, rounds = self.lane.drafts, self.lane.drafts.rounds or None
+        return build_finished(
+            reason, detail, self.controls.gate, self.drawn_at, self.asked_at, self.lane.prefill_ms, self.walk,
+            drafted=drafts.drafted if rounds else None, accepted=self.accepted if rounds else None, rounds=rounds,
             not_drafted=drafts.nothing,
-        )
+        )  # fmt: skip
 
 
 def build_finished(
@@ -473,8 +470,10 @@ def build_finished(
     asked_at: float,
     prefill_ms: float,
     walk: int | None,
+    **fields: Any,
 ) -> Finished:
-    """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate."""
+    """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate; with
+    other fields."""
     gate.finish_reply()
     decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
     return Finished(
@@ -487,16 +486,7 @@ def build_finished(
         decode_ms=decoding * 1e3,
         tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
         walk=walk,
-    )
-
-
-def identify_model(model: Vocabulary) -> ModelIdentity:
-    return ModelIdentity(
-        name=model.spec.name,
-        path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
-        sha256=model.spec.sha256,
-        architecture=model.read_metadata("general.architecture") or "",
-        quantization=model.spec.quantization,
+        **fields,
     )
 
 

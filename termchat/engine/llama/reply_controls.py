@@ -28,7 +28,7 @@ from termchat.decoding.stages import chain_of
 from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.grammars import ConstraintError, Follower
+from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.speculation import NoDrafts
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
@@ -60,13 +60,6 @@ MOST_THREADS = 512
 """llama.cpp aborts above it."""
 _OPENING = 64  # tokens before a reply in which the tag is looked for that opens its thoughts
 _TAIL = 64  # bytes; a sentence's end is shorter
-
-_UNIT_ENDS: dict[Unit, Callable[[bytes, str], bool]] = {
-    "token": lambda _said, _following: True,
-    "line": lambda said, _following: b"\n" in said,
-    "sentence": lambda said, following: ends_sentence(said.decode("utf-8", "ignore"), following),
-}
-"""Whether a unit is complete with the tokens taken since it began, given the text of the next."""
 
 
 class Cancelled(Exception):
@@ -202,7 +195,7 @@ class ReplyControls:
         self.close()
         self.chain = self._model.make_chain(self.samplers, self.past, state)
 
-    def _force_answer(self) -> None:
+    def _end_thoughts(self) -> None:
         """Force the end of the thoughts, unless tokens are forced already: those may be that end."""
         tags = self._model.thinking
         if tags is not None and self.thoughts.phase == "thinking" and not self._queue:
@@ -221,7 +214,7 @@ class ReplyControls:
             raise Cancelled
         if isinstance(command, Adjust):
             try:
-                self._change_settings(command.samplers, command.conditions, command.origin, command.constraint)
+                self._change_settings(command)
             except EngineError as error:
                 yield Noted(Remark(f"the reply keeps its settings: {error.message}", error.hint))
                 return
@@ -234,7 +227,7 @@ class ReplyControls:
         else:
             self.why = ""
             if isinstance(command, EndThinking):
-                self._force_answer()
+                self._end_thoughts()
                 return
             if isinstance(command, Force):
                 self._queue.extend(i for i in command.ids if 0 <= i < self._model.n_vocab)
@@ -255,9 +248,8 @@ class ReplyControls:
             if entry.samplers is not None or entry.conditions is not None or entry.origin:
                 conditions = self.conditions if entry.conditions is None else entry.conditions
                 constraint = self.constraint if entry.samplers is None else entry.constraint
-                self._change_settings(
-                    entry.samplers or self.samplers, conditions, entry.origin or self.origin, constraint
-                )
+                samplers, origin = entry.samplers or self.samplers, entry.origin or self.origin
+                self._change_settings(Adjust(samplers, conditions, origin, constraint))
                 changed = True
             if changed:
                 yield self.record_settings()
@@ -267,7 +259,7 @@ class ReplyControls:
                 else:
                     self._pin = entry
         if self._budget is not None and self.thoughts.thought >= self._budget:
-            self._force_answer()
+            self._end_thoughts()
 
     def pin_token(self, drawn: Token) -> bool:
         """Force the pinned token of the step if a different one was drawn in a near tie; return whether it is forced."""
@@ -286,8 +278,13 @@ class ReplyControls:
         The reply may have to wait then. `redraw` says what other settings would take at this step.
         """
         if self.steps and self._said is not None:
-            next_text = self._model.piece(token).decode("utf-8", "replace")
-            if _UNIT_ENDS[self.steps[0]](self._said, next_text):
+            unit, over = self.steps[0], True
+            if unit == "line":
+                over = b"\n" in self._said
+            elif unit == "sentence":
+                following = self._model.piece(token).decode("utf-8", "replace")
+                over = ends_sentence(self._said.decode("utf-8", "ignore"), following)
+            if over:
                 self.steps.popleft()
                 self._said = None
                 self.waiting = not self.steps
@@ -296,7 +293,7 @@ class ReplyControls:
         model = self._model
         ends = token in model.end_ids and not self.rules.ignores_end
         rule = self.rules.check_before(step, drawn, seconds, None if ends else model.piece(token), self._context.least)
-        return self._meet_rule(rule, f": {self._describe_loop(token, redraw)}" if isinstance(rule, Loop) else "")
+        return self._apply_rule(rule, f": {self._describe_loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
     def check_after(self, token: int, data: bytes) -> str:
         """Take in the token and its bytes; return the rule that ends the reply with it, or "".
@@ -310,9 +307,9 @@ class ReplyControls:
             self._queue.popleft()
         if self.steps:
             self._said = (self._said or b"")[-_TAIL:] + data
-        return self._meet_rule(self._search_rules(self.rules, lambda: self.rules.check_after(data, token)))
+        return self._apply_rule(self._match_in_time(self.rules, lambda: self.rules.check_after(data, token)))
 
-    def _meet_rule(self, rule: Rule | None, more: str = "") -> str:
+    def _apply_rule(self, rule: Rule | None, more: str = "") -> str:
         if rule is None:
             return ""
         if rule.action != "stop":
@@ -339,7 +336,7 @@ class ReplyControls:
             instead.append(f"{knob} {value} draws {draws}")
         return "; ".join([loop.describe_loop(said.decode("utf-8", "replace")), *instead])
 
-    def _search_rules(self, rules: Rules, search: Callable[[], Rule | None]) -> Rule | None:
+    def _match_in_time(self, rules: Rules, search: Callable[[], Rule | None]) -> Rule | None:
         if not rules.has_regex:
             return search()
         try:
@@ -352,19 +349,13 @@ class ReplyControls:
 
     # --- what changes ------------------------------------------------------------------------------------------------
 
-    def _change_settings(
-        self,
-        samplers: SamplerSettings,
-        conditions: tuple[Condition, ...],
-        origin: dict[str, str],
-        constraint: Constraint | None,
-    ) -> None:
-        samplers = self._context.admit_settings(samplers, conditions, constraint)
-        if conditions != self.conditions:
-            self._set_conditions(conditions)  # first, since it alone may be refused
-        self.origin = origin
-        if constraint != self.constraint:
-            self._set_constraint(constraint, self.step)
+    def _change_settings(self, to: Adjust) -> None:
+        samplers = self._context.admit_settings(to.samplers, to.conditions, to.constraint)
+        if to.conditions != self.conditions:
+            self._set_conditions(to.conditions)  # first, since it alone may be refused
+        self.origin = to.origin
+        if to.constraint != self.constraint:
+            self._set_constraint(to.constraint, self.step)
         if samplers != self.samplers:
             self.samplers, self.stale = samplers, True
             if self._context.draws_here:
@@ -380,14 +371,16 @@ class ReplyControls:
         if constraint is None or not self._context.draws_here:
             return
         try:
-            self.grammar = self._follow_constraint(constraint, begun)
-        except ConstraintError as error:
-            self.dropped = f"the constraint cannot be used: {error}"
+            self.grammar = self._make_follower(constraint, begun)
+        except EngineError as error:
+            if error.kind != "constraint":
+                raise
+            self.dropped = error.message
         else:
             self._compile_ms = self.grammar.compile_ms
             self.dropped = self.grammar.problem
 
-    def _follow_constraint(self, constraint: Constraint, begun: int) -> Follower:
+    def _make_follower(self, constraint: Constraint, begun: int) -> Follower:
         """Return the follower of a constraint that the reply matches from step `begun` on."""
         return self._model.grammars.follow_ids(constraint, self.past[self._reply + begun :])
 
@@ -434,8 +427,8 @@ class ReplyControls:
         if self.constraint is None or self.dropped:
             return False
         try:
-            grammar = self.grammar or self._follow_constraint(self.constraint, self.constraint_begun)
-        except (ConstraintError, EngineError):
+            grammar = self.grammar or self._make_follower(self.constraint, self.constraint_begun)
+        except EngineError:
             return False
         return not grammar.accepting
 
@@ -450,7 +443,7 @@ class ReplyControls:
         except ConditionError as error:
             raise EngineError("condition", str(error), "change or delete the condition") from None
         said = self.past[self._reply :]
-        self._search_rules(rules, lambda: rules.resume(said, b"".join(map(self._model.piece, said))))
+        self._match_in_time(rules, lambda: rules.resume(said, b"".join(map(self._model.piece, said))))
         self.rules, self.conditions = rules, conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)

@@ -46,10 +46,12 @@ def register_servers(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
     """
     if not servers:
         return []
-    places = [_SERVER.fullmatch(server) for server in servers]
-    for server, place in zip(servers, places, strict=True):
-        if place is None or not 0 < int(place["port"]) < 65536:
+    places: dict[str, tuple[str, int]] = {}
+    for server in servers:
+        match = _SERVER.fullmatch(server)
+        if match is None or not 0 < int(match["port"]) < 65536:
             raise EngineError("rpc", f"rpc: not HOST:PORT: {one_line(server, 80)}", "for example lab:50052")
+        places[server] = match["host"].strip("[]"), int(match["port"])
     if len(servers) > MOST:
         raise EngineError("rpc", f"{len(servers)} rpc servers are given; llama.cpp takes {MOST}", "give fewer")
     ggml = offload.load_library() if ggml is None else ggml
@@ -57,10 +59,9 @@ def register_servers(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
     address = ggml.ggml_backend_reg_get_proc_address(backend, b"ggml_backend_rpc_add_server") if backend else None
     if not address:
         raise EngineError("rpc", "this llama-cpp-python was built without RPC", _BUILD)
-    for server, place in zip(servers, places, strict=True):
-        assert place is not None
+    for server, place in places.items():
         try:
-            socket.create_connection((place["host"].strip("[]"), int(place["port"])), timeout=_CONNECT).close()
+            socket.create_connection(place, timeout=_CONNECT).close()
         except OSError as error:
             why = error.strerror or str(error) or type(error).__name__
             raise EngineError(

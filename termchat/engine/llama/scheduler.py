@@ -107,11 +107,11 @@ class Scheduler:
             EngineError: a single reply cannot be made, or the engine failed.
         """
         try:
-            opened = [self._open(request, self._asked_at) for request in self.command.replies]
+            opened = [self._open_reply(request, self._asked_at) for request in self.command.replies]
             if self.runs:
                 self.source.plan_prompts(list(self.runs.values()))
             yield [event for one in opened for event in (one.advance_events() if isinstance(one, Running) else [one])]
-            yield from self._prefill_prompts(poll)
+            yield from self._read_prompts(poll)
             yield from self._run_rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
                 counts = [run.tokens for run in self.runs.values() if run.tokens]
@@ -123,7 +123,7 @@ class Scheduler:
                 run.end_run()
             self.source.close(self.runs.values())
 
-    def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
+    def _open_reply(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
         group = self.command.group
         try:
             scripted = (entry.id for entry in request.script if entry.id is not None)
@@ -141,11 +141,11 @@ class Scheduler:
         self.runs[request.number] = run
         return run
 
-    def _prefill_prompts(self, poll: Poll) -> Iterator[list[Event]]:
+    def _read_prompts(self, poll: Poll) -> Iterator[list[Event]]:
         """Have the prompts decoded; the replies read their commands in between."""
         if not self.runs:
             return
-        yield from self._step(poll)
+        yield from self._take_step(poll)
         if not self.running:
             return
         try:
@@ -153,7 +153,7 @@ class Scheduler:
                 failed = [*self._fail_runs(one)] if isinstance(one, Failure) else [one]
                 waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
                 yield [*(event for run in waiting for event in run.advance_events()), *failed]
-                yield from self._step(poll)
+                yield from self._take_step(poll)
                 if not self.running:
                     return
         except (Aborted, ContextFull) as error:
@@ -166,7 +166,7 @@ class Scheduler:
         """Take all replies to their ends."""
         first: float | None = None
         while self.running:
-            yield from self._step(poll)
+            yield from self._take_step(poll)
             now = perf_counter()
             first = first or now
             self._seconds = now - first - self._waited
@@ -177,11 +177,11 @@ class Scheduler:
                 wait()
                 self._waited += perf_counter() - now
 
-    def _step(self, poll: Poll) -> Iterator[list[Event]]:
+    def _take_step(self, poll: Poll) -> Iterator[list[Event]]:
         """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
         events: list[Event] = []
         try:
-            events += self._obey_commands(poll)
+            events += self._give_commands(poll)
             for run in self.running:
                 if not run.goes_on:
                     continue
@@ -191,25 +191,25 @@ class Scheduler:
                         yield events
                         events = []
                     run.waits = None  # a reply reads its commands between any two tokens
-                    events += self._obey_commands(poll)
+                    events += self._give_commands(poll)
                     events += run.advance_events()
         except EngineError:
             yield events  # what came before the failure
             raise
         yield events
 
-    def _obey_commands(self, poll: Poll) -> Iterator[Event]:
+    def _give_commands(self, poll: Poll) -> Iterator[Event]:
         """Give the commands to the replies that they are for; yield the first events of a new one."""
         while (command := poll()) is not None:
             if isinstance(command, Join):
-                yield from self._join_reply(command.reply)
+                yield from self._add_reply(command.reply)
             elif command.reply is None:
                 for run in self.running:
                     run.commands.append(command)
             elif self.command.group is not None and (one := self.runs.get(command.reply)) is not None:
                 one.commands.append(command)
 
-    def _join_reply(self, request: ReplyRequest) -> Iterator[Event]:
+    def _add_reply(self, request: ReplyRequest) -> Iterator[Event]:
         if self.command.group is None or self.command.group.beams is not None:
             return
         decoded = [run for run in self.runs.values() if run.lane.prefill is not None] or self.runs.values()
@@ -217,7 +217,7 @@ class Scheduler:
             why = "no running reply begins with these tokens", "begin a new one with them"
             yield Failed("walks", *why, request.number)
             return
-        run = self._open(request, perf_counter())
+        run = self._open_reply(request, perf_counter())
         if isinstance(run, Failed):
             yield run
             return

@@ -122,9 +122,9 @@ class Scorer:
         grammar = None
         if command.constraint is not None:
             begun = first + command.constraint_begun - command.done
-            grammar = model.grammars.ask_follower(command.constraint, ids[begun:first])
+            grammar = model.grammars.follow_ids(command.constraint, ids[begun:first])
         try:
-            with closing(self._iterate_rows(ids, kept, command.count, progress, wanted)) as rows:
+            with closing(self._read_logits(command, kept, progress, wanted)) as rows:
                 for at, row in enumerate(rows):
                     token, step = ids[first + at], command.done + at
                     mask = None if grammar is None or first + at < begun else grammar.wait_mask()
@@ -146,16 +146,11 @@ class Scorer:
         texts = [model.name(i) for i in drawn]
         return Scored(drawn, texts, probabilities, recomputed=len(own) < command.count)
 
-    def _iterate_rows(
-        self,
-        ids: list[int],
-        kept: list[Row],
-        count: int,
-        progress: Callable[[int, int], None],
-        wanted: Callable[[], bool],
+    def _read_logits(
+        self, command: Score, kept: list[Row], progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Generator[Row, None, None]:
         """Yield the rows before each of the last `count` ids: the kept ones, then those of a pass."""
-        done = len(kept)
+        ids, count, done = command.ids, command.count, len(kept)
         yield from kept[:count]
         if done >= count:
             return

@@ -27,7 +27,7 @@ from termchat.decoding.drafting import (
 )
 from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.draft_model import DraftModel, Drawing
+from termchat.engine.llama.draft_model import DraftedReply, DraftModel
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Measurement, ReplyRequest
 
@@ -56,7 +56,7 @@ class Learned:
             self._times[measured.threads] = BatchTimes(measured.batch_times)
 
     def read_times(self, threads: int) -> BatchTimes:
-        """What batches cost with so many threads."""
+        """Return the costs of batches with so many threads."""
         return self._times.setdefault(threads, BatchTimes())
 
 
@@ -74,11 +74,11 @@ class NoDrafts:
             return ""
         return self.why or ("no text repeats" if self.settings.always else "no guess was likely enough to pay")
 
-    def follow_reply(self, reply: Drawing) -> None:
-        """Drafts for this reply."""
+    def follow_reply(self, reply: DraftedReply) -> None:
+        """Draft for this reply."""
 
     def set_settings(self, settings: DraftSettings) -> None:
-        """Drafts so from the next token on."""
+        """Use these settings from the next token on."""
 
     def find_draft(self, token: int) -> Draft | None:
         """Return the draft of the present step, in which this token is drawn."""
@@ -99,7 +99,7 @@ class Speculation(NoDrafts):
         self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, alone: bool
     ) -> None:
         self._model, self._learned, self._alone = model, learned, alone
-        self._reply: Drawing | None = None
+        self._reply: DraftedReply | None = None
         self._seed, self._begin = request.seed, len(request.ids) - request.done
         self._ngrams: Ngrams | None = None
         self._by_model: DraftModel | None = None
@@ -121,17 +121,17 @@ class Speculation(NoDrafts):
         """The most tokens of a draft, by the settings."""
         return min(self.settings.most, MOST_DRAFTED) if self.settings is not None else 0
 
-    def follow_reply(self, reply: Drawing) -> None:
+    def follow_reply(self, reply: DraftedReply) -> None:
         self._reply = reply
 
     def set_settings(self, settings: DraftSettings) -> None:
         self.settings, self.why = None, ""
         if settings.on:
             self.settings, self.begun = settings, True
-            self.why = self._why_not()
+            self.why = self._explain_rest()
 
     def find_draft(self, token: int) -> Draft | None:
-        """Return the draft of the present step, in which this token is drawn; None behind the end of the draft."""
+        """Return the draft of the present step, in which this token is drawn; None behind its end."""
         drafted, at = self._round, self._at
         if at >= len(drafted):
             return None
@@ -151,13 +151,13 @@ class Speculation(NoDrafts):
         if settings is None or not self._model.can_rewind:
             return self._round
         if not self.limit:
-            self.why = _INEXACT
+            self.why = "a reply that is exact cannot draft here: begin one with drafts"
             return self._round
         forced = self._reply is not None and self._reply.forced is not None
         most = 0 if forced else max(min(most, self.most, self.limit), 0)
         begun = perf_counter()
         expected: list[tuple[float, Drafter]] = []
-        for drafter in self._list_drafters(ids):
+        for drafter in self._choose_drafters(ids):
             with self._no_more_on_failure(drafter):
                 if last is not None:
                     mine = drafter.by == self._by
@@ -171,7 +171,7 @@ class Speculation(NoDrafts):
                 with self._no_more_on_failure(drafter):
                     self._round = self._cut_draft(drafter.propose_ids(ids, most, times)[:most])
                     self._by = drafter.by
-        self.why = self._why_not()
+        self.why = self._explain_rest()
         self._spent += int((perf_counter() - begun) * 1e6)
         if self._round:
             self._us, self._spent = self._spent, 0
@@ -203,8 +203,8 @@ class Speculation(NoDrafts):
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
-    def _list_drafters(self, ids: list[int]) -> list[Drafter]:
-        """List the available drafters that the settings name and that have not failed."""
+    def _choose_drafters(self, ids: list[int]) -> list[Drafter]:
+        """Return the drafters that the settings name, that are loaded, and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
         drafters: list[Drafter] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:
@@ -226,8 +226,8 @@ class Speculation(NoDrafts):
             drafter.always = self.settings is not None and self.settings.always
         return drafters
 
-    def _why_not(self) -> str:
-        """Why nothing is drafted at present; "" where something is."""
+    def _explain_rest(self) -> str:
+        """Return why nothing is drafted at present; "" where something is."""
         settings, model = self.settings, self._learned.model if self._alone else None
         if settings is None:
             return ""
@@ -240,7 +240,7 @@ class Speculation(NoDrafts):
             judged = self._by_model.why if self._by_model is not None else model.judge.why
             whys[model.by] = self._failed.get("model") or ("" if settings.always else judged)
         if not whys:
-            return "no draft model is loaded" if self._alone else _BY_MODEL
+            return "no draft model is loaded" if self._alone else "a draft model drafts for one reply at a time"
         if not all(whys.values()):
             return ""
         return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
@@ -261,7 +261,3 @@ class Speculation(NoDrafts):
             traceback.print_exc()
             why = error.message if isinstance(error, EngineError) else type(error).__name__
             self._failed["model" if drafter is self._by_model else "ngram"] = f"drafting failed: {why}"
-
-
-_BY_MODEL = "a draft model drafts for one reply at a time"
-_INEXACT = "a reply that is exact cannot draft here: begin one with drafts"

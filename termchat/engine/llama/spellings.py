@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import Spelling
 
@@ -15,41 +17,39 @@ class Speller:
 
     def __init__(self, model: Vocabulary) -> None:
         self._model = model
-        self._ids: dict[bytes, int] = {}
-        self._words: list[str] = []
 
     def spell_variants(self, text: str) -> list[Spelling]:
         """Spell a word with and without a leading space, as written, in lower case, capitalised and in upper case."""
         word = text.strip()
         if not word:
             return []
-        self._read()
         forms = dict.fromkeys((word, word.lower(), word.capitalize(), word.upper()))
-        return [self._spell_word(space + form) for form in forms for space in (" ", "")]
+        return [self._spell_form(space + form) for form in forms for space in (" ", "")]
 
-    def _read(self) -> None:
-        if self._ids:
-            return
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The tokens by their bytes, of those with the same bytes the first."""
         model = self._model
-        self._ids = {
-            model.piece(token): token for token in reversed(range(model.n_vocab)) if not model.is_control(token)
-        }
-        begun = (piece.decode("utf-8", "ignore").strip() for piece in self._ids if piece.startswith(b" "))
-        self._words = sorted({text.lower() for text in begun if len(text) > 3 and text.isalpha()})
+        return {model.piece(token): token for token in reversed(range(model.n_vocab)) if not model.is_control(token)}
 
-    def _spell_word(self, text: str) -> Spelling:
+    @cached_property
+    def _words(self) -> list[str]:
+        begun = (piece.decode("utf-8", "ignore").strip() for piece in self._ids if piece.startswith(b" "))
+        return sorted({text.lower() for text in begun if len(text) > 3 and text.isalpha()})
+
+    def _spell_form(self, text: str) -> Spelling:
         single = self._ids.get(text.encode())
-        ids = [single] if single is not None else self._tokenize_bare(text)
+        ids = [single] if single is not None else self._tokenize_form(text)
         names = [self._model.name(token) for token in ids]
-        others = self._beginning_with(ids[0], names[0], text) if len(ids) > 1 else []
+        others = self._find_others(ids[0], names[0], text) if len(ids) > 1 else []
         return Spelling(text, ids, names, len(others), others[:_EXAMPLES])
 
-    def _tokenize_bare(self, text: str) -> list[int]:
+    def _tokenize_form(self, text: str) -> list[int]:
         """Tokenise a text, without a first piece that is only a space, which some tokenisers put before a text."""
         ids = self._model.tokenize(text, special=False)
         return ids[1:] if len(ids) > 1 and not self._model.piece(ids[0]).strip() else ids
 
-    def _beginning_with(self, token: int, name: str, text: str) -> list[str]:
+    def _find_others(self, token: int, name: str, text: str) -> list[str]:
         """Find other words of the vocabulary that, written like `text`, have no token of their own, and begin with this one."""
         space = " " if name.startswith(" ") else ""
         begin = name.strip().lower()
@@ -65,6 +65,6 @@ class Speller:
                 tried += 1
                 if tried > MOST:
                     return forms
-                if self._tokenize_bare(other)[:1] == [token]:
+                if self._tokenize_form(other)[:1] == [token]:
                     forms.append(form)
         return forms

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
-from jinja2 import Template, TemplateError, nodes
+from jinja2 import TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.meta import find_undeclared_variables
@@ -87,21 +87,17 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         for text, times in ((left, right), (right, left)):
             if operator == "*" and isinstance(text, (str, list, tuple)) and isinstance(times, int):
-                self._limit_size(len(text) * times)
+                self._check_size(len(text) * times)
         if isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * (abs(right) if operator == "**" else 1) + right.bit_length()
-            self._limit_size(0 if bits <= _LARGEST else LONGEST + 1)
+            self._check_size(0 if bits <= _LARGEST else LONGEST + 1)
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
-            self._limit_size(len(left) + len(right))
+            self._check_size(len(left) + len(right))
         return super().call_binop(context, operator, left, right)
 
-    def _limit_size(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > LONGEST:
             raise SecurityError("the template asks for too much memory")
-
-
-class _TooLong(Exception):
-    pass
 
 
 class _Refusal(EngineError):
@@ -131,7 +127,15 @@ class ChatTemplate:
         if model.template is None:
             raise EngineError("template", "this model file has no chat template", _HINT)
         with _limit_template("is broken"):
-            self._template, used = _compile_template(model.template, self._format_json)
+            environment = _Sandbox(
+                trim_blocks=True,
+                lstrip_blocks=True,
+                extensions=[loopcontrols, _Generation],
+                keep_trailing_newline=False,
+            )
+            environment.filters["tojson"] = self._format_json
+            used = find_undeclared_variables(environment.parse(model.template))
+            self._template = environment.from_string(model.template)
         self._switch = next((name for name in SWITCHES if name in used), "")
         self._words = not self._switch and "/no_think" in model.template
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
@@ -147,7 +151,7 @@ class ChatTemplate:
         return bool(self._switch) or self._words
 
     def render_prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
-        """Return the whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
+        """Return the whole prompt, up to the reply of the assistant. `think` as in `Render`.
 
         Raises:
             EngineError: the template refuses the messages, is too slow or too long.
@@ -193,7 +197,7 @@ class ChatTemplate:
     def _before_reply(
         self, reply: Message, own: list[int], before: str, prompt: str, mark: str
     ) -> tuple[str, list[int]]:
-        """What the template has before a reply, and the reply's ids: its thoughts with it where they stand there, too."""
+        """Return the template's text before a reply, and the reply's ids: with its thoughts where the template has them."""
         if reply.thinking:
             head = b"".join(map(self._model.spell_token, reply.ids[: len(reply.ids) - len(own)])).decode(
                 "utf-8", "replace"
@@ -203,13 +207,13 @@ class ChatTemplate:
         return as_drawn(before, prompt), own
 
     def _tokenize_marked(self, text: str, mark: str, *, follows: bool) -> list[int]:
-        """Return the ids of a text; one that `follows` ids has no space that some tokenizers put before a text."""
+        """Tokenize a text; one that `follows` ids has no space that some tokenizers put before a text."""
         guarded = follows and self._puts_space
         if mark not in text and not self._has_short and not guarded:
             return self._model.tokenize(text, special=True)
         model = self._model
         whole = model.tokenize(text, special=True)
-        runs = self._split_controls(text)
+        runs = self._split_control(text)
         grouped: list[Any] = [[]]
         for token in whole:
             if model.is_control(token):
@@ -237,17 +241,15 @@ class ChatTemplate:
         return ids
 
     def _tokenize_plain(self, text: str, *, guarded: bool) -> list[int]:
-        """Return the ids of a text without control tokens; `guarded` leaves out the space that some tokenizers put before
-        it.
-        """
+        """Tokenize a text without control tokens; `guarded` leaves out the space that some tokenizers put before it."""
         ids = self._model.tokenize(_GUARD * guarded + text, special=False)
         if not guarded:
             return ids
         split = ids[: len(self._guard)] == self._guard
         return ids[len(self._guard) :] if split else self._model.tokenize(text, special=False)
 
-    def _split_controls(self, text: str) -> list[str | int]:
-        """Text, control id, text, control id, … text; the longest names first, as llama.cpp does."""
+    def _split_control(self, text: str) -> list[str | int]:
+        """Split a text into text, control id, text, control id, … text; the longest names first, as llama.cpp does."""
         runs: list[str | int] = [text]
         for name, control in self._control.items():
             if name not in text:
@@ -266,12 +268,12 @@ class ChatTemplate:
     def _render_text(self, messages: list[Message], think: bool | None, *, parts: bool) -> str:
         model = self._model
         variables: Mapping[str, Any] = {
-            "messages": [_build_message(message, parts=parts) for message in messages],
+            "messages": [_describe_message(message, parts=parts) for message in messages],
             "add_generation_prompt": True,
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
             "raise_exception": _raise_refusal,
-            "strftime_now": _format_date,
+            "strftime_now": _format_now,
             "tools": None,
             "documents": None,
         }
@@ -285,21 +287,21 @@ class ChatTemplate:
                 written.append(part)
                 size += len(part)
                 if size > min(LONGEST, _OWN + _TIMES * given):
-                    raise _TooLong
+                    raise EngineError("template", "the model's chat template produces too much text", _HINT)
         return "".join(written)
 
     @cached_property
     def _takes_parts(self) -> bool:
         """Whether a message reaches the prompt only as a list of parts, as templates of vision models want it."""
         said = [Message("user", _PROBE)]
-        return not self._reaches_end(said, parts=False) and self._reaches_end(said, parts=True)
+        return not self._can_reach(said, parts=False) and self._can_reach(said, parts=True)
 
     @cached_property
     def _takes_system(self) -> bool:
         """Whether a system prompt reaches the prompt."""
-        return self._reaches_end([Message("system", _PROBE), Message("user", "x")], parts=self._takes_parts)
+        return self._can_reach([Message("system", _PROBE), Message("user", "x")], parts=self._takes_parts)
 
-    def _reaches_end(self, messages: list[Message], *, parts: bool) -> bool:
+    def _can_reach(self, messages: list[Message], *, parts: bool) -> bool:
         with suppress(_Refusal):
             return _PROBE in self._render_text(messages, None, parts=parts)
         return False
@@ -326,7 +328,7 @@ class ChatTemplate:
 
 @contextmanager
 def _limit_template(complaint: str) -> Iterator[None]:
-    """Limit what a template may take while something is done with it; `complaint` is what else may be wrong with it.
+    """Limit the time and the memory of a template; `complaint` is what else may be wrong with it.
 
     Raises:
         EngineError: it takes more, or raises anything at all.
@@ -334,8 +336,8 @@ def _limit_template(complaint: str) -> Iterator[None]:
     try:
         with limit_memory(MEMORY), interrupt_after(DEADLINE), last_resort(STUCK):
             yield
-    except _TooLong:
-        raise EngineError("template", "the model's chat template produces too much text", _HINT) from None
+    except EngineError:
+        raise
     except MemoryError:
         raise EngineError("template", "the model's chat template asks for too much memory", _HINT) from None
     except TimeoutError:
@@ -345,7 +347,7 @@ def _limit_template(complaint: str) -> Iterator[None]:
         raise _Refusal("template", f"the model's chat template {complaint}: {said}", _HINT) from error
 
 
-def _build_message(message: Message, *, parts: bool) -> dict[str, Any]:
+def _describe_message(message: Message, *, parts: bool) -> dict[str, Any]:
     content = [{"type": "text", "text": message.content}] if parts else message.content
     said = {"role": message.role, "content": content}
     return said | ({"reasoning_content": message.thinking} if message.thinking else {})
@@ -373,22 +375,12 @@ def _without_end(text: str, end: str, mark: str) -> str | None:
 
 def _with_word(messages: list[Message], word: str) -> list[Message]:
     """Return the messages with a word for the template in the system prompt."""
-    head = messages[0].content if messages and messages[0].role == "system" else ""
-    rest = messages[1:] if messages and messages[0].role == "system" else messages
-    return [Message("system", f"{head}\n{word}".strip()), *rest]
+    if messages and messages[0].role == "system":
+        return [Message("system", f"{messages[0].content}\n{word}".strip()), *messages[1:]]
+    return [Message("system", word), *messages]
 
 
-def _compile_template(source: str, tojson: Callable[..., str]) -> tuple[Template, frozenset[str]]:
-    """Return the template, and the names of the variables that it is given."""
-    environment = _Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
-    )
-    environment.filters["tojson"] = tojson
-    tree = environment.parse(source)
-    return environment.from_string(source), frozenset(find_undeclared_variables(tree))
-
-
-def _format_date(form: str) -> str:
+def _format_now(form: str) -> str:
     if len(form) > _LONGEST_DATE:
         raise SecurityError("the template's date format is too long")
     return datetime.now().strftime(form)

@@ -12,6 +12,7 @@ import os
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -29,73 +30,70 @@ def default_threads(root: Path = Path("/")) -> int:
     the slowest. A container's CPU quota counts too: threads beyond it spin at the barrier until the kernel stops them all.
     `root` is where /proc and /sys are.
     """
-    return max(1, min(_count_cores(root, _list_large(root)), int(_read_quota(root))))
+    folder = root / "sys/devices/system/cpu"
+    cores = {
+        _read_text(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in _list_large_cpus(root)
+    }
+    return max(1, min(len(cores), int(_read_quota(root))))
 
 
 def all_threads(root: Path = Path("/")) -> int:
     """Return how many threads the cores this process may use run at once, with hyperthreads and small cores."""
-    return max(1, min(len(_list_allowed()), int(_read_quota(root))))
+    return max(1, min(len(_list_allowed_cpus()), int(_read_quota(root))))
 
 
-def _list_allowed() -> set[int]:
+def _list_allowed_cpus() -> set[int]:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
-def _list_large(root: Path) -> set[int]:
+def _list_large_cpus(root: Path) -> set[int]:
     """Return the allowed CPUs that are not of the small kind."""
-    allowed = _list_allowed()
+    allowed = _list_allowed_cpus()
     if sys.platform == "darwin":
-        return set(range(_apple_large() or len(allowed)))
-    of_intel = _parse_list(_read(root / "sys/devices/cpu_core/cpus"))  # there only where there are small ones too
-    capacity = {cpu: _read(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in allowed}
+        count, size = ctypes.c_int(), ctypes.c_size_t(4)
+        ctypes.CDLL(None).sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(count), ctypes.byref(size), None, 0)
+        return set(range(count.value or len(allowed)))
+    # This file is there only where there are small cores, too.
+    of_intel = _parse_cpu_list(_read_text(root / "sys/devices/cpu_core/cpus"))
+    capacity = {cpu: _read_text(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in allowed}
     if all(text.isdigit() for text in capacity.values()):
         half = max(int(text) for text in capacity.values()) / 2
         allowed = {cpu for cpu in allowed if int(capacity[cpu]) > half}
     return allowed & of_intel or allowed
 
 
-def _parse_list(text: str) -> set[int]:
+def _parse_cpu_list(text: str) -> set[int]:
     """Return the numbers of a list such as "0-3,8"."""
     ranges = [part.partition("-") for part in filter(None, text.split(","))]
     return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
-def _apple_large() -> int:
-    count, size = ctypes.c_int(), ctypes.c_size_t(4)
-    libc = ctypes.CDLL(None)
-    failed = libc.sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(count), ctypes.byref(size), None, 0)
-    return 0 if failed else count.value
-
-
-def _count_cores(root: Path, cpus: set[int]) -> int:
-    folder = root / "sys/devices/system/cpu"
-    return len({_read(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus})
-
-
 def _read_quota(root: Path) -> float:
     """Return the cores that the tightest control group around this process may keep busy; a large number without a quota."""
     quotas = [1e9]
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            for folder in _walk_upwards(root / "sys/fs/cgroup", group):
-                quotas += _divide_quota(*_read(folder / "cpu.max").split())
+            for folder in _list_folders(root / "sys/fs/cgroup", group):
+                quotas += _parse_quota(*_read_text(folder / "cpu.max").split())
         elif "cpu" in controllers.split(","):
             for mount in _V1_MOUNTS:
-                for folder in _walk_upwards(root / "sys/fs/cgroup" / mount, group):
-                    quotas += _divide_quota(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+                for folder in _list_folders(root / "sys/fs/cgroup" / mount, group):
+                    quotas += _parse_quota(
+                        _read_text(folder / "cpu.cfs_quota_us"), _read_text(folder / "cpu.cfs_period_us")
+                    )
     return min(quotas)
 
 
-def _walk_upwards(mount: Path, group: str) -> Iterator[Path]:
-    """Yield the group's folder and its parents. Inside a container the mount itself may be the group's own folder."""
+def _list_folders(mount: Path, group: str) -> Iterator[Path]:
+    """Yield the group's folder and all above it. Inside a container the mount itself may be all there is: the group's own."""
     parts = [part for part in group.split("/") if part not in ("", "..")]
     for length in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:length])
 
 
-def _divide_quota(quota: str = "", period: str = "") -> list[float]:
-    """Return the cores of a quota, in a list; empty without a limit ("max", -1) or a value."""
+def _parse_quota(quota: str = "", period: str = "") -> list[float]:
+    """Return the cores of a quota, in a list; none where there is no limit ("max", -1) or nothing to read."""
     try:
         cores = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):
@@ -103,25 +101,21 @@ def _divide_quota(quota: str = "", period: str = "") -> list[float]:
     return [cores] if cores > 0 else []
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
         return ""
 
 
-class _Times(deque[float]):
-    """Microseconds per row of the newest steps with one number of threads."""
+_RECENT, _MEMORY = 8, 64
+"""Steps whose times are averaged, and kept."""
 
-    RECENT, MEMORY = 8, 64
 
-    def __init__(self) -> None:
-        super().__init__(maxlen=self.MEMORY)
-
-    def compute_mean(self, *, forgiving: bool = False) -> float:
-        """Return the mean of the recent times, inf without any; if `forgiving`, without the longest: it may be an accident."""
-        recent = sorted(islice(reversed(self), self.RECENT))
-        return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent) if recent else inf
+def _mean(times: deque[float], *, forgiving: bool = False) -> float:
+    """Return the mean of the recent times, inf without any; if `forgiving`, without the longest: it may be an accident."""
+    recent = sorted(islice(reversed(times), _RECENT))
+    return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent) if recent else inf
 
 
 class _Trial(NamedTuple):
@@ -162,7 +156,8 @@ class ThreadTuner:
         self._loaded = (threads, threads_batch)  # by whether it is a batch
         self._limit = max(1, max(self._loaded) // 2)
         self._clock = clock
-        self._times: defaultdict[tuple[bool, int], _Times] = defaultdict(_Times)
+        # Microseconds per row of the newest steps, by whether they were batches, and the number of threads.
+        self._times: defaultdict[tuple[bool, int], deque[float]] = defaultdict(partial(deque, maxlen=_MEMORY))
         self._trial: _Trial | None = None
         self._half_wait = self._twice_wait = self.PATIENCE
         self._half_at = self._raised = clock() - self.LONGEST
@@ -192,8 +187,8 @@ class ThreadTuner:
             return inf
         # A batch never takes longer than its rows one by one.
         known = [
-            self.STALL * self._times[batch, present // 2].compute_mean(),
-            self._times[False, min(self._loaded[0], present)].compute_mean(),
+            self.STALL * _mean(self._times[batch, present // 2]),
+            _mean(self._times[False, min(self._loaded[0], present)]),
         ]
         return min(known[: 1 + batch]) * rows / 1e6
 
@@ -210,7 +205,7 @@ class ThreadTuner:
                 trial.taken.append(us / rows)
                 self._judge_trial(trial, us / 1e6)
             elif trial is None and stalled:
-                self._lower_limit(batch, threads // 2)
+                self._use_fewer(batch, threads // 2)
         if self._trial is not None and self._trial.batch != (following > 1):
             self._trial = None
         if self._trial is None and batch == (following > 1) and (not batch or following >= self.FULL):
@@ -222,24 +217,24 @@ class ThreadTuner:
         now = min(loaded, self._limit)
         if not times[batch, now]:
             return None
-        us = times[batch, now].compute_mean(forgiving=not batch)  # a batch is too long for an accident
+        us = _mean(times[batch, now], forgiving=not batch)  # a batch is too long for an accident
         if now > 1 and self._is_slow(us, times[batch, now // 2]):
             threads, (steps, share), sure = now // 2, self.HALF, 0.5
         elif now < loaded and self._clock() >= self._twice_at:
             threads, (steps, share), sure = min(now * 2, loaded), self.TWICE, 0.0
         else:
             return None
-        times[batch, threads] = _Times()
+        times[batch, threads].clear()
         steps = 1 if batch else steps
         return _Trial(batch, threads, steps, steps * share * us, sure * us, [])
 
-    def _is_slow(self, us: float, half: _Times) -> bool:
+    def _is_slow(self, us: float, half: deque[float]) -> bool:
         """Return whether a row takes long, compared with the times with half the threads."""
         if not half:
             return True
         if self._clock() < self._half_at:
-            return us > self.MUCH_SLOWER * half.compute_mean()
-        return us > self.SLOWER * half.compute_mean() or us > self.MUCH_SLOWER * min(half)
+            return us > self.MUCH_SLOWER * _mean(half)
+        return us > self.SLOWER * _mean(half) or us > self.MUCH_SLOWER * min(half)
 
     def _judge_trial(self, trial: _Trial, seconds: float) -> None:
         """End the trial if its outcome is certain. `seconds` is how long its last step took."""
@@ -250,7 +245,7 @@ class ThreadTuner:
         clock, loaded = self._clock(), self._loaded[trial.batch]
         if trial.threads < min(loaded, self._limit):
             if succeeded:
-                self._lower_limit(trial.batch, trial.threads, seconds)
+                self._use_fewer(trial.batch, trial.threads, seconds)
             else:
                 self._half_at = clock + self._half_wait
                 self._half_wait = min(2 * self._half_wait, self.LONGEST)
@@ -258,16 +253,16 @@ class ThreadTuner:
             self._limit = trial.threads if trial.threads < loaded else max(self._loaded)
             self._raised = self._twice_at = clock
         else:
-            self._wait_after(2 * self._twice_wait, seconds)
+            self._wait_longer(2 * self._twice_wait, seconds)
 
-    def _lower_limit(self, batch: bool, threads: int, seconds: float = 0.0) -> None:
+    def _use_fewer(self, batch: bool, threads: int, seconds: float = 0.0) -> None:
         soon = self._clock() - self._raised < self._twice_wait
         self._limit = threads
         self._half_at, self._half_wait = self._clock(), self.PATIENCE
         self._times.pop((batch, threads // 2), None)  # maybe still fewer are better
-        self._wait_after(2 * self._twice_wait if soon else self.PATIENCE, seconds)
+        self._wait_longer(2 * self._twice_wait if soon else self.PATIENCE, seconds)
 
-    def _wait_after(self, seconds: float, cost: float) -> None:
+    def _wait_longer(self, seconds: float, cost: float) -> None:
         """Try no more threads for a while, after a step that took `cost` seconds because of them."""
         self._twice_wait = min(max(seconds, self.WORTH * cost), self.LONGEST)
         self._twice_at = self._clock() + self._twice_wait

@@ -45,6 +45,7 @@ from termchat.engine.port import (
     Probe,
     Probed,
     Progress,
+    Question,
     Render,
     Score,
     Scoring,
@@ -52,14 +53,12 @@ from termchat.engine.port import (
     Spelled,
     Steer,
     Tokenize,
-    Unload,
-    Unloaded,
 )
 
 if TYPE_CHECKING:
     from termchat.engine.llama.model_session import ModelSession
 
-_BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
+_BETWEEN_TOKENS = LoadDraft | Question
 """Commands that need not wait until a reply is over."""
 
 Open = Callable[[ModelSpec, Callable[[float], None]], "ModelSession"]
@@ -88,10 +87,10 @@ class Inbox:
         self.on_cancel: Callable[[], None] = _do_nothing
         self.on_work: Callable[[], None] = _do_nothing
         self.beaten = threading.Event()
-        threading.Thread(target=self._run, name="inbox", daemon=True).start()
+        threading.Thread(target=self._read_commands, name="inbox", daemon=True).start()
 
     def wait_command(self) -> tuple[int, Command, float]:
-        """Wait for work: number, command, and the `perf_counter` of its arrival."""
+        """Wait for work; return its number, command, and the `perf_counter` of its arrival."""
         with self._ready:
             while not self._work:
                 self._ready.wait()
@@ -103,57 +102,48 @@ class Inbox:
             return self._work.popleft()
         return None
 
-    def while_paused(self, reply: int) -> tuple[int, Command, float] | None:
+    def while_paused(self) -> tuple[int, Command, float] | None:
         """Wait for work that can be done while a reply is paused; None as soon as a command steers that reply."""
         with self._ready:
-            while True:
-                self._drop_older(reply)
-                if self._steer:
-                    return None
+            while not self._steer:
                 if (work := self.between_tokens()) is not None:
                     return work
                 self._ready.wait()
+        return None
 
     def has_work(self) -> bool:
         return bool(self._work)
 
-    def poll_steer(self, reply: int) -> Steer | None:
-        """Return the next command for the reply with this number; older ones are dropped."""
-        if not self._steer:
-            return None
-        self._drop_older(reply)
-        return self._steer.popleft()[1] if self._steer else None
-
-    def _drop_older(self, reply: int) -> None:
-        while self._steer and self._steer[0][0] < reply:
+    def drop_older(self, number: int) -> None:
+        """Drop the commands that steer replies before the command with this number."""
+        while self._steer and self._steer[0][0] < number:
             self._steer.popleft()
 
-    def _run(self) -> None:
+    def poll_steer(self) -> Steer | None:
+        """Return the next command for the running reply."""
+        return self._steer.popleft()[1] if self._steer else None
+
+    def _read_commands(self) -> None:
+        frames = wire.Frames(wire.COMMANDS)
         try:
-            self._read()
+            while data := os.read(self._descriptor, 1 << 16):
+                for number, command in frames.feed_bytes(data):
+                    with self._ready:
+                        if isinstance(command, Steer):
+                            self._steer.append((number, command))
+                        else:
+                            self._work.append((number, command, perf_counter()))
+                            self.on_work()
+                        self._ready.notify()
+                    if isinstance(command, Cancel) and command.reply is None:
+                        self.on_cancel()
+                if frames.beats:
+                    self.beaten.set()
         except BaseException:  # noqa: BLE001 - a worker that no longer listens must not look alive
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
-
-    def _read(self) -> None:
-        frames = wire.Frames(wire.COMMANDS)
-        while True:
-            data = os.read(self._descriptor, 1 << 16)
-            if not data:
-                os._exit(0)  # the app is gone; whatever the main thread does, nobody wants it any more
-            for number, command in frames.feed_bytes(data):
-                with self._ready:
-                    if isinstance(command, Steer):
-                        self._steer.append((number, command))
-                    else:
-                        self._work.append((number, command, perf_counter()))
-                        self.on_work()
-                    self._ready.notify()
-                if isinstance(command, Cancel) and command.reply is None:
-                    self.on_cancel()
-            if frames.beats:
-                self.beaten.set()
+        os._exit(0)  # the app is gone; whatever the main thread does, nobody wants it any more
 
 
 class Worker:
@@ -168,40 +158,40 @@ class Worker:
         self._writing = threading.Lock()
 
     def run(self) -> None:
-        """Never returns; the inbox ends the process when its pipe is closed."""
+        """Work; the inbox ends the process when its pipe is closed."""
         if self._find is not None:
-            threading.Thread(target=self._send_beat, name="beat", daemon=True).start()
+            threading.Thread(target=self._send_beats, name="beat", daemon=True).start()
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
             work = self._inbox.wait_command()
             self._doing = True
-            self._do_command(*work)
+            self._do_work(*work)
             self._doing = False
 
-    def _send_beat(self) -> None:
-        """Send a sign of life to an app that asked for it and waits: a prompt may take minutes."""
+    def _send_beats(self) -> None:
+        """Tell an app that asked for it, while it waits for something, that the line is there: a prompt may take minutes."""
         self._inbox.beaten.wait()
         with suppress(OSError):  # the app is gone; the inbox ends the process
             while True:
                 sleep(wire.BEATS_S)
                 if self._doing or self._inbox.has_work():
-                    self._write(wire.BEAT)
+                    self._write_all(wire.BEAT)
 
-    def _do_command(self, number: int, command: Command, arrived: float) -> None:
+    def _do_work(self, number: int, command: Command, arrived: float) -> None:
         try:
             self._check_offered(command)
             if isinstance(command, Generate):
-                self._generate(number, command, arrived)
+                self._generate_replies(number, command, arrived)
             else:
-                self._send(number, self._answer_command(number, command))
+                self._send_events(number, self._answer_command(number, command))
         except EngineError as error:
-            self._send(number, Failed(error.kind, error.message, error.hint))
+            self._send_events(number, Failed(error.kind, error.message, error.hint))
         except MemoryError:
-            self._send(number, Failed("memory", "the engine is out of memory", "use a smaller model or context"))
+            self._send_events(number, Failed("memory", "the engine is out of memory", "use a smaller model or context"))
         except Exception as error:  # noqa: BLE001 - the process must outlive any single command
             traceback.print_exc()
-            self._send(number, Failed("internal", f"{type(error).__name__}: {error}", "see the log for details"))
+            self._send_events(number, Failed("internal", f"{type(error).__name__}: {error}", "see the log for details"))
 
     def _check_offered(self, command: Command) -> None:
         kind: type | str = type(command)
@@ -214,10 +204,7 @@ class Worker:
 
     def _answer_command(self, number: int, command: Command) -> Event:
         if isinstance(command, Load):
-            return self._load(number, command)
-        if isinstance(command, Unload):
-            self._unload_model()
-            return Unloaded()
+            return self._load_model(number, command)
         if isinstance(command, Probe):
             from termchat.engine.llama import native, observe, offload
 
@@ -255,12 +242,12 @@ class Worker:
             return session.explain_step(command, alone=alone, wanted=wanted)
         if isinstance(command, Score):
             return session.score_reply(
-                command, alone=alone, wanted=wanted, progress=lambda *parts: self._send(number, Scoring(*parts))
+                command, alone=alone, wanted=wanted, progress=lambda *parts: self._send_events(number, Scoring(*parts))
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
     def _measure_batches(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
-        """Measure unless other work waits; such work also stops a measurement that is not needed."""
+        """Measure unless there is other work, which also stops it where it is not needed."""
         session.cache.abort.clear()
         if not command.needed:
             self._inbox.on_work = session.cache.abort.set
@@ -279,53 +266,56 @@ class Worker:
             return DraftLoaded(None)
         if self._find is not None:
             spec, _ = self._find(spec)
-        return DraftLoaded(session.load_draft(spec, lambda fraction: self._send(number, Progress(fraction))))
+        return DraftLoaded(session.load_draft(spec, lambda fraction: self._send_events(number, Progress(fraction))))
 
-    def _load(self, number: int, command: Load) -> Loaded:
-        self._unload_model()
+    def _load_model(self, number: int, command: Load) -> Loaded:
+        if self._session is not None:
+            self._inbox.on_cancel = _do_nothing
+            self._session.close()
+            self._session = None
         spec, recommended = self._find(command.spec) if self._find is not None else (command.spec, {})
-        self._session = self._open(spec, lambda fraction: self._send(number, Progress(fraction)))
+        self._session = self._open(spec, lambda fraction: self._send_events(number, Progress(fraction)))
         self._inbox.on_cancel = self._session.abort_decode
         gc.collect()
         gc.freeze()  # what is there now stays; a collection in mid-reply need not look at it
         gc.enable()
         return Loaded(msgspec.structs.replace(self._session.build_info(), recommended=recommended))
 
-    def _unload_model(self) -> None:
-        if self._session is not None:
-            self._inbox.on_cancel = _do_nothing
-            self._session.close()
-            self._session = None
-
     def _require_session(self) -> ModelSession:
         if self._session is None:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
-    def _generate(self, number: int, command: Generate, arrived: float) -> None:
+    def _generate_replies(self, number: int, command: Generate, arrived: float) -> None:
         session, inbox = self._require_session(), self._inbox
 
         def wait() -> None:
-            while (other := inbox.while_paused(number)) is not None:
-                self._do_command(*other)
+            while (other := inbox.while_paused()) is not None:
+                self._do_work(*other)
 
+        inbox.drop_older(number)
         self._replying = True
         try:
-            for events in session.generate(command, lambda: inbox.poll_steer(number), wait, arrived):
-                self._send(number, *events)
+            for events in session.generate(command, inbox.poll_steer, wait, arrived):
+                self._send_events(number, *events)
                 while (other := inbox.between_tokens()) is not None:
-                    self._do_command(*other)
+                    self._do_work(*other)
         finally:
             self._replying = False
 
-    def _send(self, number: int, *events: Event) -> None:
-        self._write(b"".join(wire.frame(number, event) for event in events))
+    def _send_events(self, number: int, *events: Event) -> None:
+        self._write_all(b"".join(wire.frame(number, event) for event in events))
 
-    def _write(self, whole: bytes) -> None:
-        data = memoryview(whole)
+    def _write_all(self, data: bytes) -> None:
         with self._writing:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            write_all(self._descriptor, data)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write to a pipe, waiting for room."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def open_here(spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
@@ -347,10 +337,8 @@ def main(find: Find | None = None, open_session: Open = open_here) -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal is the app's business
     sys.setswitchinterval(0.0005)  # the inbox thread must not wait 5 ms for its turn
-    if find is not None:
-        greeting = memoryview(wire.hello())
-        while greeting:
-            greeting = greeting[os.write(events, greeting) :]
+    if find is not None:  # before the inbox, which ends the process at the end of its input
+        write_all(events, wire.hello())
     Worker(Inbox(commands), events, open_session, find).run()
 
 

@@ -15,10 +15,9 @@ from time import perf_counter
 
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.lacking import turn_off
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stages import LOGIT_BIAS
+from termchat.decoding.stages import LOGIT_BIAS, without
 from termchat.engine.abilities import refused_constraint, refused_knobs, refused_rule, refused_value
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.reply import Batched, Ended, Lane, Reply, Running, Wait
@@ -67,7 +66,7 @@ class StreamLane(Lane):
     ) -> SamplerSettings:
         """Leave out the knobs that the server lacks; the order stays: a stage that it leaves out is not asked for."""
         abilities = self._server.abilities
-        samplers = turn_off(samplers, [name for name in abilities.lacks if name != "order"])
+        samplers = without(samplers, [name for name in abilities.lacks if name != "order"])
         refused = [
             *refused_knobs(samplers, abilities, _NAME).values(),
             *(

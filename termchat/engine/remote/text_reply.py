@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 import termchat
-from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, format_condition
-from termchat.decoding.lacking import is_of_text, turn_off
+from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, format_condition, is_of_text
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
     ABSENT,
@@ -27,6 +26,7 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.decoding.rules import Rules
+from termchat.decoding.stages import without
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted
@@ -89,7 +89,7 @@ class TextReply:
         self._conditions = tuple(condition for condition in request.conditions if is_of_text(condition))
         stops = tuple(one.text for one in self._conditions if isinstance(one, Stop))
         limit = min((one.tokens for one in self._conditions if isinstance(one, Length)), default=0)
-        samplers = turn_off(request.samplers, TEXT_ONLY.lacks)
+        samplers = without(request.samplers, TEXT_ONLY.lacks)
         self._asked = ChatRequest(request.messages, samplers, stops, limit, request.seed, candidates)
         self._gate, self._thoughts = TextGate(stops), PhaseParser(tags)
         try:

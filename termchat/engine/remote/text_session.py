@@ -64,11 +64,11 @@ class TextSession:
     def close(self) -> None:
         self._client.close()
 
-    def abort(self) -> None:
+    def abort_decode(self) -> None:
         """Ends what is asked for; may be called from any thread."""
         self._client.stop()
 
-    def info(self) -> ModelInfo:
+    def build_info(self) -> ModelInfo:
         found = self._server.model
         said = ", ".join(self._spec.said)
         return ModelInfo(

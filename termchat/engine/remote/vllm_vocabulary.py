@@ -12,7 +12,7 @@ import re
 from collections import Counter
 
 from termchat.decoding.thinking import tags_from, tags_of
-from termchat.engine.llama.marking import MarkedMessages, as_drawn, break_names, ids_of_replies, find_unused
+from termchat.engine.llama.marking import MarkedMessages, as_drawn, break_names, find_unused, ids_of_replies
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, RenderedPrompt, without_system

@@ -9,8 +9,7 @@ from textual import work
 from textual.widget import Widget
 from textual.widgets import Label
 
-from termchat.decoding.constraint import Constraint
-from termchat.decoding.text_error import TextError
+from termchat.decoding.constraint import Constraint, TextError
 from termchat.text import one_line, sanitize
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import (

@@ -99,7 +99,7 @@ def what_comes(constraint: Constraint, data: bytes) -> str:
     """Describe what is open at the end of a text, or may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).find_standing(data.decode("utf-8", "ignore"))
-        if at.whole:
+        if not at.inside:
             return "the document is whole"
         says = describe_bounds(schema_at(_schema(constraint.text), at.path)) if at.inside != "a key" else ""
         place = shown_path(at.path)

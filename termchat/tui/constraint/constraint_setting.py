@@ -9,8 +9,7 @@ from typing import Literal
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, make_choice, grammar
-from termchat.decoding.text_error import TextError
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, TextError, grammar, make_choice
 from termchat.tui.context import ScreenContext
 
 ConstraintForm = Kind | Literal["example", "grammar"]
@@ -62,12 +61,14 @@ def by_example(text: str) -> Constraint:
     """Make the schema of an example in JSON.
 
     Raises:
-        TextError: it is not JSON.
+        TextError: it is not JSON, or nested too deeply.
     """
-    from termchat.decoding.constraint_check import parse_json
-    from termchat.decoding.example_schema import schema_of
+    from termchat.decoding.constraint_check import parse_json, schema_of
 
-    return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
+    try:
+        return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
+    except RecursionError:
+        raise TextError("it is nested too deeply") from None
 
 
 def file_or_text(text: str) -> tuple[str, str]:

@@ -106,7 +106,7 @@ class GridPage(Page):
         mean = number(sum(known) / tokens) if tokens and len(known) == len(figures) else ""
         distinct: list[int] = []
         for walk in begun:  # of two that run, one may only be further
-            if all(shown.figures.trie.count_shared(walk, other) is not None for other in distinct):
+            if all(shown.figures.trie.parted(walk, other) is not None for other in distinct):
                 distinct.append(walk)
         over = all(shown.group.nodes[walk].done for walk in begun)
         different = f"{len(distinct)} of {len(walks)}" if len(distinct) > 1 else _ALIKE if over else ""
@@ -170,13 +170,13 @@ class GridPage(Page):
         """Render the text of each run as far as it fits, of equal runs once."""
         shown, trie = self._shown, self._shown.figures.trie
         begun = [walk for walk in walks if walk in shown.group.nodes and walk in shown.figures.of]
-        alike = {walk: next(one for one in begun if trie.list_ids(one) == trie.list_ids(walk)) for walk in begun}
+        alike = {walk: next(one for one in begun if trie.ids(one) == trie.ids(walk)) for walk in begun}
         each = max((rows - len(begun)) // max(len({*alike.values()}), 1), 1)
         lines: list[Line] = []
         for walk in begun:
             node, here = shown.group.nodes[walk], walk == shown.cursor
             seed = f" · seed {node.start.seed}" if node.start is not None else ""
-            tokens = len(trie.list_ids(walk))
+            tokens = len(trie.ids(walk))
             facts = f" · {tokens} token{'' if tokens == 1 else 's'} · {shown.ending(walk)}"
             facts += f" · same as walk {alike[walk] + 1}" if alike[walk] != walk else ""
             runs: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.node import Node
-from termchat.decoding.parting import first_difference, find_parting
+from termchat.decoding.parting import find_parting, first_difference
 from termchat.decoding.records import Token
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing

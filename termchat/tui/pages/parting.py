@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from termchat.decoding.records import Candidate
-from termchat.decoding.token_trie import TrieStretch
+from termchat.decoding.walk_figures import TrieStretch
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, TITLE, column, length, percent
@@ -53,7 +53,7 @@ Candidates = Callable[[WalkToken], Sequence[Candidate]]
 def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: Candidates | None = None) -> list[Line]:
     """Render a head, then a line for each run of tokens of the same walks. With `rows` the later forks are folded until the
     rest fits. With `candidates` each fork has a line of the likeliest tokens of no walk."""
-    stretches, cursor = list(shown.figures.trie.list_stretches()), shown.cursor
+    stretches, cursor = list(shown.figures.trie.stretches()), shown.cursor
     drawn = stretches
     if rows:  # of the first levels as many as there is room for
         deepest = max((one.level for one in stretches), default=0)
@@ -92,7 +92,7 @@ def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: C
 
 def height_of(shown: ShownGroup) -> int:
     """Lines that all of it takes."""
-    return 1 + sum(1 for _ in shown.figures.trie.list_stretches())
+    return 1 + sum(1 for _ in shown.figures.trie.stretches())
 
 
 def _list_untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidates: Candidates) -> str:

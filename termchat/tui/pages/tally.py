@@ -13,7 +13,7 @@ from typing import NamedTuple
 from termchat.conversation.thoughts import answer_of
 from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError, is_path
-from termchat.decoding.ranking import BY_THEMSELVES, Tally, compute_agreement, left_out, count_votes
+from termchat.decoding.ranking import BY_THEMSELVES, Tally, compute_agreement, count_votes, left_out
 from termchat.decoding.records import Ranked
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run

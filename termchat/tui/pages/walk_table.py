@@ -67,8 +67,8 @@ def _count_shared(shown: ShownGroup, walk: int) -> str:
     if shown.cursor not in shown.figures.of:
         return ""
     trie = shown.figures.trie
-    parted = trie.count_shared(walk, shown.cursor)
-    return str(min(len(trie.list_ids(walk)), len(trie.list_ids(shown.cursor))) if parted is None else parted)
+    parted = trie.parted(walk, shown.cursor)
+    return str(min(len(trie.ids(walk)), len(trie.ids(shown.cursor))) if parted is None else parted)
 
 
 def _format_entropy(shown: ShownGroup, walk: int) -> str:

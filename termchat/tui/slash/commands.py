@@ -18,12 +18,12 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, format_condition, parse
+from termchat.decoding.constraint import TextError
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
 from termchat.decoding.samplers import KNOBS, Value, unescape
 from termchat.decoding.setting import Setting, SettingError
-from termchat.decoding.text_error import TextError
 from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from termchat.conversation.thoughts import is_thinking, count_thought, thoughts_of
+from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
 from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock, TurnInks

@@ -178,7 +178,7 @@ class TurnSource:
         if 1 not in forced:
             return
         at = self.length
-        for chosen, size in zip(forced, tokens.texts.count_lengths(begin, self._taken), strict=True):
+        for chosen, size in zip(forced, map(len, tokens.texts[begin : self._taken]), strict=True):
             if chosen and size:
                 joins = bool(self.forced) and self.forced[-1][1] == at
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))

@@ -18,10 +18,10 @@ from termchat.conversation.transcripts.html.page_tree import PageTree, Way
 from termchat.conversation.transcripts.html.token_spans import (
     HEATS,
     SHOWN,
+    escape_text,
     write_block,
     write_data,
     write_spans,
-    escape_text,
 )
 from termchat.conversation.transcripts.html.walk_columns import write_group
 from termchat.conversation.transcripts.transcript import Records
@@ -56,18 +56,18 @@ def list_highest(values: Sequence[float]) -> list[float]:
     return [max(finite[begin : begin + each]) for begin in range(0, len(finite), each)]
 
 
-def find_typical(values: Sequence[float]) -> float:
-    return median(values) if values else 0.0
-
-
 def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """Yield the page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = escape_text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
     groups = GroupsOnPage(tree.chat)
-    yield from _write_head(title)
+    yield from _render_head(title)
     yield f"<header><h1>{title}</h1><ul>"
-    told = [*list_facts(conversation, info), *_list_branches(tree)]
+    told = [*list_facts(conversation, info)]
+    if tree.branches > 1:
+        all_held = tree.held == tree.branches
+        left = "" if all_held else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
+        told.append(("branches", f"{tree.branches:,}{left}"))
     yield from (f"<li>{escape_text(f'{name}: {value}' if name else value)}</li>" for name, value in told)
     yield '</ul><p class="help">Hover over a token, or press → and ←, to see the candidates it was drawn from.'
     if tree.versions or len(tree.prompts) > 1:
@@ -75,49 +75,39 @@ def lines(conversation: Conversation, info: Session, records: Records) -> Iterat
     yield "</p></header>"
     nodes = conversation.nodes.values()
     forced = any(1 in node.tokens.by_hand for node in nodes)
-    yield from _write_switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
+    yield from _render_switch(forced=forced, thoughts=any(node.tokens.thought for node in nodes))
     yield "<main>"
     if _has_system(tree):
-        prompt, which = tree.prompts[tree.prompt], _write_which(tree.prompt, len(tree.prompts))
-        yield from _write_section("system", _SYSTEM if prompt.text else _NONE, which, escape_text(prompt.text))
-    for turn in tree.list_turns():
+        prompt, which = tree.prompts[tree.prompt], _render_version(tree.prompt, len(tree.prompts))
+        yield from _render_section("system", _SYSTEM if prompt.text else _NONE, which, escape_text(prompt.text))
+    for turn in tree.chat.turn_spans():
         first, last = turn[0].node, turn[-1].node
         kind = "user" if first.role == "user" else "reply"
         shown = "".join(_write_piece(tree, span.node, span.count) for span in turn)
         feet = "".join(_write_foot(span.node, span.count) for span in turn if kind == "reply")
         if kind == "reply":
             feet += "".join(part for group in groups.of_turn(turn) for part in write_group(group))
-        yield from _write_section(kind, _name_node(first, info), _write_versions(tree, last.number), shown, feet)
+        yield from _render_section(kind, _heading_of(first, info), _render_versions(tree, last.number), shown, feet)
     yield "</main>"
     for number in tree.shown:
-        yield from _write_data(tree.chat.nodes[number], records)
+        yield from write_data(tree.chat.nodes[number], records)
     yield '<template id="elsewhere">'
     for node in tree.list_others():
         yield _write_piece(tree, node, len(node.ids)) + (
             _write_foot(node, len(node.ids)) if node.role == "assistant" else ""
         )
-        yield from _write_data(node, records)
+        yield from write_data(node, records)
     for group in groups.list_elsewhere():
         yield from write_group(group)
     yield "</template>"
-    yield f'<script type="application/json" id="tree">{write_block(_describe_tree(tree, info))}</script>'
+    yield f'<script type="application/json" id="tree">{write_block(_tree_data(tree, info))}</script>'
     yield '<aside id="panel" hidden aria-live="polite"></aside>'
     yield f"<script>{_read_asset('page.js')}</script>"
     yield "</body></html>"
 
 
-def _list_branches(tree: PageTree) -> Iterator[tuple[str, str]]:
-    if tree.branches > 1:
-        left = (
-            ""
-            if tree.held == tree.branches
-            else f"; this page has room for {tree.held:,}, a .jsonl transcript holds all"
-        )
-        yield "branches", f"{tree.branches:,}{left}"
-
-
-def _describe_tree(tree: PageTree, info: Session) -> dict[str, object]:
-    """What the script needs to know to show another branch.
+def _tree_data(tree: PageTree, info: Session) -> dict[str, object]:
+    """Return what the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
     `turns`: by the node that a turn ends in, which of them. `ways`, by node and number of tokens: [node, leaf]. `prompts`, if
@@ -130,7 +120,7 @@ def _describe_tree(tree: PageTree, info: Session) -> dict[str, object]:
     return {
         "leaf": tree.chat.leaf,
         "nodes": {
-            number: [node.parent, node.at, node.count_kept(), len(node.ids), _name_node(node, info)]
+            number: [node.parent, node.at, node.count_kept(), len(node.ids), _heading_of(node, info)]
             for number, node in nodes.items()
         },
         "versions": lists,
@@ -147,7 +137,7 @@ def _has_system(tree: PageTree) -> bool:
     return len(tree.prompts) > 1 or any(prompt.text for prompt in tree.prompts)
 
 
-def _write_head(title: str) -> Iterator[str]:
+def _render_head(title: str) -> Iterator[str]:
     script, style = _read_asset("page.js"), _read_asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_hash_source(script)}'; style-src '{_hash_source(style)}'; base-uri 'none'; "
@@ -160,10 +150,8 @@ def _write_head(title: str) -> Iterator[str]:
     yield f"<title>{title}</title><style>{style}</style></head><body>"
 
 
-def _write_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
-    """Write the switch of the heat; only the style sheet reacts to it, not the script. `forced`: some tokens were forced;
-    `thoughts`: the chat has some.
-    """
+def _render_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
+    """Yield the choice of the heat, to which only the style sheet reacts, and the keys to `forced` tokens and `thoughts`."""
     yield '<form class="switch"><fieldset><legend>Heat</legend>'
     yield '<label><input type="radio" name="heat" id="heat-none">none</label>'
     for name in SHOWN:
@@ -181,25 +169,25 @@ def _write_switch(*, forced: bool, thoughts: bool) -> Iterator[str]:
     yield "</form>"
 
 
-def _write_section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
+def _render_section(kind: str, heading: str, versions: str, content: str, feet: str = "") -> Iterator[str]:
     yield f'<section class="turn {kind}"><div class="head"><h2>{escape_text(heading)}</h2>{versions}</div>'
     yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
-def _name_node(node: Node, info: Session) -> str:
+def _heading_of(node: Node, info: Session) -> str:
     return "You" if node.role == "user" else name_of(node, info)
 
 
-def _write_versions(tree: PageTree, end: int) -> str:
-    """Which version of its turn is shown; the arrows are for the script."""
+def _render_versions(tree: PageTree, end: int) -> str:
+    """Return which version of its turn is shown; the arrows are for the script."""
     ways = tree.versions.get(end)
     if ways is None:
         return ""
-    return _write_which(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
+    return _render_version(next(at for at, way in enumerate(ways) if way.node == end), len(ways))
 
 
-def _write_which(at: int, count: int) -> str:
-    """Write the number of a version, and arrows to other ones."""
+def _render_version(at: int, count: int) -> str:
+    """Return the number of a version, and arrows to the others if there are any."""
     if count < 2:
         return ""
     before, after = (" disabled" if at == edge else "" for edge in (0, count - 1))
@@ -216,36 +204,31 @@ def _write_piece(tree: PageTree, node: Node, shown: int) -> str:
         content = mark + escape_text(node.written)
     else:
         piece, before = tree.find_piece(node)
-        forks = {at: _write_fork(tree, ways, before + at) for at, ways in tree.find_ways(node).items()}
+        forks = {at: _describe_fork(tree, ways, before + at) for at, ways in tree.find_ways(node).items()}
         content = "".join(write_spans(piece, shown, forks))
     return f'<span class="piece" data-node="{node.number}">{content}</span>'
 
 
-def _write_fork(tree: PageTree, ways: list[Way], token: int) -> str:
+def _describe_fork(tree: PageTree, ways: list[Way], token: int) -> str:
     names = (one_line(tree.chat.nodes[way.node].name, _LONGEST) for way in ways[1:])
     named = [f'"{name}"' for name in names if name]
     return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
 
 
 def _write_foot(node: Node, shown: int) -> str:
-    """Plots and facts of a node of a reply; the plots are those of the whole, and not seen where a path takes only a part."""
+    """Return plots and facts of a node of a reply; the plots are of the whole, and hidden where a path takes only a part."""
     part = " part" if shown < node.count_kept() else ""
     told = f'<p class="facts">{escape_text(fact)}</p>' if (fact := fact_line(node)) else ""
-    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_draw_plots(node))}{told}</div>'
+    return f'<div class="foot{part}" data-node="{node.number}">{"".join(_render_plots(node))}{told}</div>'
 
 
-def _write_data(node: Node, records: Records) -> Iterator[str]:
-    if len(node.tokens):
-        yield from write_data(node, iter(records(node.number)))
-
-
-def _draw_plots(node: Node) -> Iterator[str]:
+def _render_plots(node: Node) -> Iterator[str]:
     """Entropy and time of a node of two tokens or more."""
     tokens, end = node.tokens, node.finished
     times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
-    bits, usual = max(list_highest(tokens.entropies)), find_typical(times)
+    bits, usual = max(list_highest(tokens.entropies)), median(times)
     said = [f"median {usual:.1f} ms, slowest {max(times):.1f} ms"]
     if end is not None and end.ttft_ms is not None:
         said.append(f"first token after {end.ttft_ms:.0f} ms")

@@ -6,7 +6,7 @@ import copy
 from typing import NamedTuple
 
 from termchat.conversation import setting_changes
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.versions import Versions, leaf_of
 
 MOST_TOKENS = 50_000
@@ -45,14 +45,14 @@ class PageTree:
                 tokens, nodes = tokens - len(node.tokens), nodes - 1
             self.chat.attach_node(copy.copy(node))
         self.chat.leaf = conversation.leaf
-        self.branches, self.held = len(_list_ends(conversation)), len(_list_ends(self.chat))
+        self.branches, self.held = len(_find_ends(conversation)), len(_find_ends(self.chat))
         """How many branches the chat has, and how many of them the page."""
         versions = Versions(self.chat)
-        self.versions = self._find_versions(versions)
+        self.versions = self._version_ways(versions)
         """By the node that a turn ends in, the versions of the turn."""
         self.prompt, firsts = versions.of_prompt()
         """Which of the prompts is shown."""
-        self.prompts = [self._find_prompt(numbers) for numbers in firsts]
+        self.prompts = [self._prompt_way(numbers) for numbers in firsts]
 
     def list_others(self) -> list[Node]:
         return [node for node in self.chat.nodes.values() if node.number not in self.shown]
@@ -74,25 +74,15 @@ class PageTree:
         *_, last = setting_changes.mark_pieces(pieces, {})
         return last, sum(span.count for span in spans[:-1])
 
-    def list_turns(self) -> list[list[Span]]:
-        """Return the turns of the path that is shown: a message, or all pieces of a reply."""
-        found: list[list[Span]] = []
-        for span in self.chat.find_path():
-            if span.node.role == "assistant" and found and found[-1][-1].node.role == "assistant":
-                found[-1].append(span)
-            else:
-                found.append([span])
-        return found
-
-    def _find_prompt(self, firsts: list[int]) -> PromptWay:
+    def _prompt_way(self, firsts: list[int]) -> PromptWay:
         chat = self.chat
         leaves = [leaf_of(chat, first, {chat.leaf or 0: 0}) for first in firsts]
         leaf = chat.leaf if not firsts or chat.leaf in leaves else max(leaves)
         return PromptWay(chat.system_of(firsts[0]) if firsts else chat.system, firsts, leaf)
 
-    def _find_versions(self, versions: Versions) -> dict[int, list[Way]]:
+    def _version_ways(self, versions: Versions) -> dict[int, list[Way]]:
         chat = self.chat
-        leaves = _list_ends(chat)
+        leaves = _find_ends(chat)
         alike: dict[tuple[int, ...], list[Way]] = {}
         found: dict[int, list[Way]] = {}
         for node in chat.nodes.values():
@@ -107,6 +97,6 @@ class PageTree:
         return found
 
 
-def _list_ends(chat: Conversation) -> set[int]:
-    """Collect the ends of branches; that of the shown one may lie inside another."""
+def _find_ends(chat: Conversation) -> set[int]:
+    """Return where branches end; the one that is shown may end where another goes on."""
     return {leaf.number for leaf in chat.list_leaves()} | ({chat.leaf} if chat.leaf is not None else set())

@@ -10,9 +10,10 @@ from itertools import groupby
 
 from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
+from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Node
 from termchat.decoding.draft_figures import round_at
-from termchat.decoding.records import UNKNOWN, Candidate, Record, Token, is_taken
+from termchat.decoding.records import UNKNOWN, Candidate, Token, is_taken
 from termchat.decoding.stages import TEMPERATURE, loss_of
 from termchat.text import sanitize, show_piece
 
@@ -27,7 +28,7 @@ CANDIDATES = 10
 
 
 def escape_text(foreign: str) -> str:
-    """Foreign text as the page shows it, its line breaks kept."""
+    """Return foreign text as the page shows it, its line breaks kept."""
     return escape(sanitize(foreign.replace("\r\n", "\n")))
 
 
@@ -61,7 +62,7 @@ def write_spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[
         yield f'<span class="rest"{hidden}>{escape_text(node.pending)}</span>'
 
 
-def write_data(node: Node, records: Iterator[Record]) -> Iterator[str]:
+def write_data(node: Node, records: Records) -> Iterator[str]:
     """Yield the data of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
@@ -70,18 +71,20 @@ def write_data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
     many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
     """
+    if not len(node.tokens):
+        return
     yield f'<script type="application/json" id="data-{node.number}">['
     index = 0
-    for record in records:
+    for record in records(node.number):
         if isinstance(record, Token):
             yield ("," if index else "") + write_block(
-                [*_pack_token(record), _pack_round(node, index), _shorten_number(record.unlisted) or 0]
+                [*_token_data(record), _pack_round(node, index), _shorten_number(record.unlisted) or 0]
             )
             index += 1
     yield "]</script>"
 
 
-def _pack_token(token: Token) -> list[object]:
+def _token_data(token: Token) -> list[object]:
     most = [*token.candidates[:CANDIDATES]]
     if not any(is_taken(candidate, token) for candidate in most):
         most += [candidate for candidate in token.candidates[CANDIDATES:] if is_taken(candidate, token)]
@@ -93,7 +96,7 @@ def _pack_token(token: Token) -> list[object]:
         *map(_shorten_number, (token.logprob, rank, token.probability, token.entropy, token.p_end)),
         token.decode_us,
         token.sample_us,
-        [_pack_candidate(candidate) for candidate in most],
+        [_candidate_data(candidate) for candidate in most],
     ]
 
 
@@ -105,7 +108,7 @@ def _pack_round(node: Node, index: int) -> list[object] | int:
     return [index - made.begin, show_piece(made.by), drafted, made.accepted, made.us, made.decode_us]
 
 
-def _pack_candidate(candidate: Candidate) -> list[object]:
+def _candidate_data(candidate: Candidate) -> list[object]:
     share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
     stage = candidate.removed_by
     removed = loss_of(stage) if stage == TEMPERATURE else sanitize(stage, keep="") if stage else 0
@@ -119,12 +122,12 @@ def _pack_candidate(candidate: Candidate) -> list[object]:
 
 
 def _shorten_number(number: float | None) -> float | None:
-    """Four significant digits; JSON has no NaN."""
+    """Round to four significant digits; None for NaN, which JSON does not have."""
     short = float(f"{number:.4g}") if number is not None else math.nan
     return short if math.isfinite(short) else None  # the largest of all round up to what is none
 
 
 def write_block(value: object) -> str:
-    """JSON that cannot close the script element it is in."""
+    """Return JSON that cannot close the script element it is in."""
     shown = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return shown.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
