@@ -110,8 +110,7 @@ FLOODS = {
 """What comes of a file that is dropped on a terminal, of a cable or of a cat."""
 
 
-@pytest.mark.parametrize("kind", FLOODS)
-@pytest.mark.parametrize("key", [True, False], ids=["Ctrl+Q", "SIGTERM"])
+@pytest.mark.parametrize(("kind", "key"), [*((kind, True) for kind in FLOODS), ("keys", False), ("noise", False)])
 def test_whatever_comes_it_can_be_quit(open_terminal: Open, tmp_path: Path, kind: str, key: bool) -> None:
     terminal = open_terminal(*FLAGS)
     terminal.wait(lambda: terminal.is_ready)
