@@ -16,7 +16,7 @@ from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import make_choice
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.composer import editor
-from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
+from termchat.tui.keys.tables import DIALOG, GROUPS, KeyGroup
 from termchat.tui.lists.engine_dialog import FIELDS
 from termchat.tui.lists.full import FullDialog
 from termchat.tui.pages.walk_form import WalkForm

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from textual.dom import DOMNode
 
 import termchat.tui
-from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.keys.key import NO_KEY
 from termchat.tui.keys.remap import checked
+from termchat.tui.keys.tables import GROUPS, KEYS
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
-
-KEYS = {key.id: key for group in GROUPS for key in group.table}
 
 
 def refused(id: str, keys: str, **others: str) -> str:
