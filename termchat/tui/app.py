@@ -38,7 +38,6 @@ from termchat.tui.keys.tables import (
     WALKS,
     group_of,
     lacking,
-    lacking_for,
     name_of,
     way_to,
 )
@@ -412,7 +411,8 @@ class TermchatApp(LeavingApp):
             return True
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
-            need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)
+            needs = (lacking(key, self.chat.offers) for key in (*TOKENS, *WALKS, *MODEL) if key.action == action)
+            need = next((need for need in needs if need is not None), None)
             refused = self.chat.find_refusal(need) if need is not None else None
             if refused is not None:
                 self._chat_screen.tell(Notice(*refused))

@@ -583,12 +583,6 @@ def lacking(key: Key, offers: Collection[Feature], situation: Situation | None =
     return None if key.needs is None or key.needs in offers else key.needs
 
 
-def lacking_for(action: str, table: Iterable[Key], offers: Collection[Feature]) -> Feature | None:
-    """Return the same for the action of one of these keys."""
-    needs = (lacking(key, offers) for key in table if key.action == action)
-    return next((need for need in needs if need is not None), None)
-
-
 def working(
     situation: Situation,
     offers: Collection[Feature] = ALL_FEATURES,
