@@ -14,7 +14,7 @@ from termchat.engine.port import Adjust
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_dialog import ConstraintDialog
 from termchat.tui.constraint.constraint_line import what_comes
-from termchat.tui.constraint.constraint_setting import constraint_of, typed
+from termchat.tui.constraint.constraint_setting import constraint_of, typed_text
 from tests.tui.running_app import Desktop, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -85,7 +85,7 @@ def test_a_saved_constraint_that_is_no_longer_one_ends_nothing() -> None:
     for text in ("{", "[" * 100_000, "1" * 5_000):
         assert what_comes(Constraint("json_schema", text), b'{"a":') == "a: a value comes next"
         assert what_comes(Constraint("lark", text), b"a") == ""
-        assert typed(Constraint("choice", text)) == text
+        assert typed_text(Constraint("choice", text)) == text
 
 
 async def test_no_cost_is_told_where_the_engine_does_not_tell_what_was_removed() -> None:

@@ -50,7 +50,7 @@ class Attachments:
         self._numbers = count(1)
 
     def hold(self, text: str) -> str:
-        """Keep a text and return the label that stands for it."""
+        """Keep a text and return its label."""
         if not self._labels.get(text):
             lines = text.count("\n") + (not text.endswith("\n"))
             name = f"pasted {size(len(text.encode('utf-8', 'surrogatepass')))}, {lines:,} line{'s' * (lines != 1)}"
@@ -75,7 +75,7 @@ class Attachments:
         return _LABEL.sub(lambda match: texts.get(match[0], match[0]), written)
 
     def fold(self, text: str) -> str:
-        """Replace attachments by their labels; what is too long for the composer then is an attachment."""
+        """Replace attachments by their labels; a text that is still too long for the composer becomes an attachment."""
         for attached in sorted(self._labels, key=len, reverse=True):
             text = text.replace(attached, self._labels[attached])
         return text if is_editable(text) else self.hold(text)
@@ -94,7 +94,7 @@ class IncludedFile(NamedTuple):
 
 
 def include(written: str, message: str) -> list[IncludedFile]:
-    """Read the files that a text names, but for those that the message has already.
+    """Read the files that a text names, except those already in the message.
 
     Args:
         written: where names are looked for.

@@ -79,7 +79,7 @@ def matches(text: str, typed: str) -> bool:
 
 
 class History:
-    """Earlier messages: commands, names of files, also messages that were taken back. The store has a table of them.
+    """Earlier messages, with commands, names of files and messages that were taken back, in a table of the store.
 
     Each text is there once, the oldest first. With a `store` they are kept between sessions; a thread reads them from it.
     """
@@ -282,7 +282,7 @@ class ChatComposer(Composer):
         return True
 
     def _recall(self, by: int) -> None:
-        """Show an older or a newer message, or in the end what was being written."""
+        """Show an older or a newer message; the newest is the draft."""
         if not self._at:
             typed = self.message
             self._walk = [typed, *(text for text in self.earlier.texts if text != typed and matches(text, typed))]
@@ -376,7 +376,7 @@ class ChatComposer(Composer):
         self._chat.send(text)
 
     def _send_next(self) -> None:
-        """Send what was written, in order: a message whose files are being read holds up those behind it."""
+        """Send messages in order: one whose files are being read delays all behind it."""
         while self._sending and self._reading is None:
             text, written, _ = self._sending[0]
             if "@" in written:

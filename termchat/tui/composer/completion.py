@@ -36,7 +36,7 @@ _FRESH = 2.0
 
 
 class Offer(NamedTuple):
-    """One suggestion: the `text` to insert, and a word on what it is. Both may be foreign; whoever draws sanitises."""
+    """One suggestion: the `text` to insert, and its `help`. Both may be foreign, and are sanitised when they are drawn."""
 
     text: str
     help: str = ""
@@ -53,7 +53,7 @@ class CompletionSource(Protocol):
     """Knows one kind of text that can be completed: paths behind @, commands behind /."""
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
-        """Return what fits before the cursor, which stands at `column` of this line.
+        """Return the completion of the text before the cursor, at `column` of this line.
 
         `first`: it is the first line of the message. Called at every key, in the event loop: it takes a millisecond at most.
         """

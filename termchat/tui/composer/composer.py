@@ -15,8 +15,10 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, work
 from textual.app import SuspendNotSupported
+from textual.geometry import Region
 from textual.message import Message
 from textual.notifications import SeverityLevel
+from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
@@ -41,7 +43,7 @@ Suspend = Callable[[], AbstractContextManager[None]]
 
 
 class Composer(TextArea):
-    """A text field that grows; what was pasted stays as it is, and is drawn with marks for foreign characters.
+    """A text field that grows. It keeps pastes unchanged, and draws marks for foreign characters.
 
     `text` has a label for each long paste, `message` is the whole. `sends_blank`: an empty text may be sent, too.
     """
@@ -72,7 +74,7 @@ class Composer(TextArea):
         notice: Notice
 
     def __init__(self, text: str = "", *, placeholder: str = "") -> None:
-        self._joined: str | None = None
+        self._drawn: str | None = None
         self.attachments = Attachments()
         super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
         self.cursor_blink = False
@@ -80,26 +82,19 @@ class Composer(TextArea):
 
     @property
     def text(self) -> str:
-        """All that is written, attachments as labels. Joined once for each text: every line that is drawn asks for it."""
-        if self._joined is None:
-            self._joined = self.document.text
-        return self._joined
+        """All that is written, attachments as labels."""
+        return self.document.text if self._drawn is None else self._drawn
 
     @text.setter
     def text(self, value: str) -> None:
         self.load_text(value)
 
-    def load_text(self, text: str) -> None:
-        super().load_text(text)
-        self._joined = None
-
-    def undo(self) -> None:
-        super().undo()
-        self._joined = None
-
-    def redo(self) -> None:
-        super().redo()
-        self._joined = None
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Join the text once: Textual asks for it with every line that it draws."""
+        self._drawn = self.document.text
+        strips = super().render_lines(crop)
+        self._drawn = None
+        return strips
 
     def edit(self, edit: Edit) -> EditResult:
         """Apply an edit; one that deletes takes labels and characters as a whole."""
@@ -107,9 +102,7 @@ class Composer(TextArea):
         wider = self._outside(begin, after=begin == end), self._outside(end, after=True)
         if wider != (begin, end):
             edit = Edit(edit.text, *wider, edit.maintain_selection_offset)
-        result = super().edit(edit)
-        self._joined = None
-        return result
+        return super().edit(edit)
 
     @property
     def message(self) -> str:
@@ -118,7 +111,7 @@ class Composer(TextArea):
 
     @property
     def is_blank(self) -> bool:
-        return not self.text
+        return self.document.end == (0, 0)
 
     @property
     def selected_text(self) -> str:

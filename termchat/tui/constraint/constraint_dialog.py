@@ -16,7 +16,7 @@ from termchat.tui.constraint.constraint_setting import (
     ConstraintSetting,
     constraint_of,
     name_of_constraint,
-    typed,
+    typed_text,
 )
 from termchat.tui.draw.dialog import Dialog
 
@@ -48,7 +48,7 @@ class ConstraintDialog(Dialog[None]):
         self._recent = [*([now] if now is not None else []), *(one for one in setting.recent if one != now)]
         self._at = 0 if now is not None else -1
         """The recent constraint whose text was put into the field."""
-        self._field = Composer(typed(now) if now is not None else "")
+        self._field = Composer(typed_text(now) if now is not None else "")
         self._field.sends_blank = True
 
     def body(self) -> Iterable[Widget]:
@@ -79,7 +79,7 @@ class ConstraintDialog(Dialog[None]):
         self._at = (self._at + by) % len(self._recent)
         chosen = self._recent[self._at]
         self._form, self._after = _FORMS.index(chosen.kind), chosen.after_chain
-        self._field.put(typed(chosen))
+        self._field.put(typed_text(chosen))
         self._show()
 
     def action_set(self) -> None:
@@ -119,7 +119,7 @@ class ConstraintDialog(Dialog[None]):
             return None
         constraint = constraint_of(_FORMS[self._form], text)
         given = self._recent[self._at] if self._at >= 0 else None
-        name = given.name if given is not None and text == typed(given) else ""
+        name = given.name if given is not None and text == typed_text(given) else ""
         return msgspec.structs.replace(constraint, name=constraint.name or name, after_chain=self._after)
 
     def _show(self) -> None:

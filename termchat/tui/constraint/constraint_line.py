@@ -90,7 +90,7 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 
 @lru_cache(64)
 def what_comes(constraint: Constraint, data: bytes) -> str:
-    """Describe what is open at the end of a text, or may follow it."""
+    """Describe the place at the end of a text, and the bytes that may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).find_standing(data.decode("utf-8", "ignore"))
         if not at.inside:

@@ -33,7 +33,7 @@ def name_of_constraint(constraint: Constraint) -> str:
     return constraint.name or FORMS[constraint.kind][0]
 
 
-def typed(constraint: Constraint) -> str:
+def typed_text(constraint: Constraint) -> str:
     """Return its text as a person types it."""
     if constraint.kind != "choice":
         return constraint.text
@@ -126,7 +126,7 @@ class ConstraintSetting:
         self._answer("")
 
     def toggle(self) -> bool:
-        """Drop the constraint, or restore the dropped one; return False if there is neither."""
+        """Drop the constraint, or restore the dropped one; return False without either."""
         now = self._screen.chat.constraint
         if now is None and self._dropped is None:
             return False

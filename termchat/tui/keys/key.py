@@ -53,8 +53,10 @@ class Key(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few.
-    `refused`: the engine does not offer that. `lit`: a lesson points at it."""
+    """A key on the key line: its name, its effect, and the key that a click presses, "" for a family of several.
+
+    `refused`: the engine does not offer it. `lit`: a lesson points at it.
+    """
 
     name: str
     does: str

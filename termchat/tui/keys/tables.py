@@ -551,7 +551,7 @@ NOT_OTHERWISE: Mapping[str, str] = {}
 
 
 class Lights(NamedTuple):
-    """What is pointed at: ids of keys, which stand out and come first, and pages of the panels."""
+    """Ids of keys that a lesson points at, which stand out and come first, and pages of the panels."""
 
     keys: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
