@@ -90,8 +90,7 @@ class History:
         self._reading: BackgroundTask[str] | None = None
 
     def begin(self) -> None:
-        if self._store is not None and self._reading is None:
-            store = self._store
+        if (store := self._store) is not None:
             self._reading = BackgroundTask(lambda: _read_messages(store))
 
     def add(self, text: str) -> None:
@@ -151,7 +150,7 @@ class ChatComposer(Composer):
         self.before_all: Callable[[str, str | None], bool] = lambda *_: False
         self.aside: str | None = None
         """The draft, while an earlier message is edited."""
-        self.popup, self.edge = Popup(), Edge()
+        self.popup, self.edge = Popup(self.take), Edge()
         self._let_be: tuple[int, int] | None = None
         """The row and column from which a completion was declined."""
         self._came_late = -_UNASKED

@@ -6,13 +6,11 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 from typing import NamedTuple, Protocol
 
 from textual import events
-from textual.message import Message
 
 from termchat.text import cells, one_line, sanitize
 from termchat.tui.draw.background import BackgroundTask
@@ -63,12 +61,10 @@ class CompletionSource(Protocol):
 class Popup(Slip):
     GROUND = "panel"
 
-    @dataclass
-    class Clicked(Message):
-        number: int
-
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[int], None]) -> None:
+        """`take` inserts an offer, counted from 0."""
         super().__init__(id="popup")
+        self._take = take
         self.completion: Completion | None = None
         self.chosen = 0
         self._top = 0
@@ -91,7 +87,7 @@ class Popup(Slip):
     def on_click(self, event: events.Click) -> None:
         event.stop()
         if self.completion is not None and self._top + event.y < len(self.completion.offers):
-            self.post_message(self.Clicked(self._top + event.y))
+            self._take(self._top + event.y)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
