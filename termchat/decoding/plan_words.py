@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from termchat.decoding import walk_plan
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plans import NO_KNOB, PLANS, VARIABLE, PlanField
@@ -70,7 +72,10 @@ class _Words:
         if field is None:
             return {}
         self.take()
-        return {field.name: 1 if field.kind == "switch" else self._number(field)}
+        if field.kind == "switch":
+            return {field.name: 1}
+        named = msgspec.structs.replace(field, name=field.word)
+        return {field.name: walk_plan.convert_refusal(named.parse, self.take())}
 
     def options(self, kind: GroupKind) -> dict[str, Any]:
         """Take all options that are next, with their values."""
@@ -78,18 +83,6 @@ class _Words:
         while option := self.option(kind):
             values |= option
         return values
-
-    def _number(self, field: PlanField) -> float:
-        word = self.take()
-        try:
-            number = float(word)
-        except ValueError:
-            raise PlanError(f"{field.word} needs a number, not {one_line(word, _LONGEST)!r}") from None
-        if field.kind == "float":
-            return number
-        if not number.is_integer():
-            raise PlanError(f"{field.word} needs a whole number, not {number}")
-        return int(number)
 
     def message(self, options: Iterable[str]) -> str:
         """Take the rest, the message.

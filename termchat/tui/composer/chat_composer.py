@@ -265,9 +265,10 @@ class ChatComposer(Composer):
 
     def _move(self, key: str) -> bool:
         """Leave the text by Up on its first line or Down on its last, for other messages; return False for other steps."""
+        if key not in ("up", "down") or not self.selection.is_empty:
+            return False
         _, y = self.wrapped_document.location_to_offset(self.cursor_location)
-        edge = {"up": 0, "down": self.wrapped_document.height - 1}.get(key)
-        if y != edge or not self.selection.is_empty:
+        if y != (0 if key == "up" else self.wrapped_document.height - 1):
             return False
         if self.beyond(-1 if key == "up" else 1):
             return True

@@ -65,7 +65,7 @@ class Composer(TextArea):
         """A person sent a text; `written` is the same with labels for its attachments."""
 
         text: str
-        written: str = ""
+        written: str
 
     @dataclass
     class Refused(Message):
