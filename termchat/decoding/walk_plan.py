@@ -195,7 +195,9 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
-                knobs[-1][1].append(_parse_value(knob, word))
+                value = convert_refusal(knob.parse, "off" if word.lower() in _OFF else word)
+                assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
+                knobs[-1][1].append(value)
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
                 knobs.append((knob, []))
@@ -280,12 +282,6 @@ def find_knob(name: str, example: str = _EXAMPLE) -> Setting:
     if "draft" in (known, KNOBS[known].needs):
         raise PlanError(f"{known} cannot be a knob of a grid: it changes no reply", "set it for all of them, before")
     return KNOBS[known]
-
-
-def _parse_value(knob: Setting, word: str) -> float:
-    value = convert_refusal(knob.parse, "off" if word.lower() in _OFF else word)
-    assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
-    return value
 
 
 def convert_refusal(read: Callable[[Any], Value], value: object) -> Value:
