@@ -29,7 +29,7 @@ from termchat.models.disk import discovery, program_folders
 from termchat.models.download import hub, lock, transfer
 from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import read_brief
-from termchat.tui.composer.attachments import Unreadable, include
+from termchat.tui.composer.chat_composer import Unreadable, include
 from termchat.tui.composer.composer import edit_text
 from termchat.tui.themes.theme_file import ThemeError, load_theme
 from tests.models.gguf_files import named

@@ -10,8 +10,7 @@ from textual import events
 from termchat.engine.port import Render
 from termchat.external_editor import EditorError, editor_command
 from termchat.tui.composer import chat_composer
-from termchat.tui.composer.attachments import include
-from termchat.tui.composer.chat_composer import History
+from termchat.tui.composer.chat_composer import History, include
 from termchat.tui.composer.completion import Popup
 from termchat.tui.draw.field import Field
 from tests.tui.running_app import PATIENCE, Desktop, desktop

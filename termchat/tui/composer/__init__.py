@@ -2,8 +2,8 @@
 
     keys ─▶ ChatComposer ─ Submitted ─▶ ChatScreen ─▶ ChatComposer.send ─▶ Chat.send
 
-`composer.Composer` is a field for texts, also in dialogs: a long paste is one label, and the person's own editor can be opened.
-`attachments` are what the labels stand for, and the files that a message names.
+`composer.Composer` is a field for texts, also in dialogs: a long paste is one label, for which `Attachments` know the text, and
+the person's own editor can be opened.
 
 `chat_composer.ChatComposer` is the field of a chat: it walks through earlier messages, shows what its sources of `completion`
 offer (paths behind @, and from the room `slash` the commands), reads the files that a message names, refuses what is too long,

@@ -1,15 +1,21 @@
 """The composer of a chat: it walks through earlier messages, completes, sends messages with the files they name, counts their
-tokens, and keeps the draft with the chat; and the line above it."""
+tokens, and keeps the draft with the chat; and the line above it.
+
+A message names a file as `@path`. The model gets the message as it was written, then each file in a fenced block under its
+name; the chat shows just that. A word behind an @ that names no file is a word. A file that is in the message already is not
+added twice.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -18,13 +24,13 @@ from textual import events
 from textual.message import Message
 from textual.timer import Timer
 
+from termchat import regular_files
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import SessionStore
 from termchat.conversation.store.store import HISTORY, StoreError
 from termchat.text import one_line, size
-from termchat.tui.composer.attachments import IncludedFile, Unreadable, include
 from termchat.tui.composer.completion import CompletionSource, Paths, Popup
 from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.background import BackgroundTask
@@ -52,6 +58,13 @@ _AT_REST = 0.25
 """Seconds without a key after which a message is counted."""
 _KEPT_AFTER = 0.4
 """Seconds after a key in which the draft is kept, so that a kill loses no more."""
+
+_LARGEST_FILE = 1_000_000
+"""Bytes of the largest file that is put into a message."""
+_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]\S*))')
+_STOPS = ".,;:!?)]}'"
+_PROBED = 8192
+"""Bytes at the beginning of a file that show whether it is text."""
 
 
 class CommandRefused(ValueError):
@@ -122,6 +135,74 @@ class History:
 def _read_messages(store: SessionStore) -> Iterator[str]:
     with suppress(StoreError):  # without a history the chat is the same
         yield from store.messages()
+
+
+class Unreadable(Exception):
+    """A file cannot be put into a message; the message says which and why."""
+
+
+class IncludedFile(NamedTuple):
+    """A file of a message: its name, its size in bytes, and the block that the model gets behind the message."""
+
+    name: str
+    size: int
+    block: str
+
+
+def include(written: str, message: str) -> list[IncludedFile]:
+    """Read the files that a text names, except those already in the message.
+
+    Args:
+        written: where names are looked for.
+        message: the same with all attachments.
+
+    Raises:
+        Unreadable: a file that is named cannot be put in.
+    """
+    files = []
+    for mention in dict.fromkeys(quoted or plain for quoted, plain in _MENTION.findall(written)):
+        name = next((one for one in (mention, mention.rstrip(_STOPS)) if _is_there(one)), "")
+        if not name or f"\n\n{name}\n```" in message:
+            continue
+        text, length = _read_file(name)
+        longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
+        fence = "`" * (longest + 1)
+        end = "" if text.endswith("\n") else "\n"
+        files.append(IncludedFile(name, length, f"\n\n{name}\n{fence}\n{text}{end}{fence}"))
+    return files
+
+
+def _is_there(name: str) -> bool:
+    try:
+        Path(name).expanduser().lstat()
+    except (OSError, RuntimeError, ValueError):  # the last two: an unknown ~user, a NUL
+        return False
+    return bool(name)
+
+
+def _read_file(name: str) -> tuple[str, int]:
+    """Return the text of a file and its size in bytes.
+
+    Raises:
+        Unreadable: it is no text, or too large.
+    """
+    path = Path(name).expanduser()
+    try:
+        with regular_files.opened(path) as opened:
+            length, data = os.fstat(opened.fileno()).st_size, opened.read(_LARGEST_FILE + 1)
+    except regular_files.NotAFile as error:
+        instead = "; name a file inside it" if path.is_dir() else ", not a regular file"
+        raise Unreadable(f"@{name} is {error.kind}{instead}") from error
+    except OSError as error:
+        raise Unreadable(f"@{name} cannot be read: {error.strerror or error}") from error
+    if len(data) > _LARGEST_FILE:
+        raise Unreadable(f"@{name} is too large: {size(max(length, len(data)))}, at most {size(_LARGEST_FILE)}")
+    if b"\0" in data[:_PROBED]:
+        raise Unreadable(f"@{name} is not text")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n"), len(data)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"@{name} is not UTF-8 text (byte {error.start})") from error
 
 
 class ChatComposer(Composer):

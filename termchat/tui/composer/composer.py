@@ -6,9 +6,10 @@ import asyncio
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from rich.style import Style
@@ -26,20 +27,71 @@ from termchat import regular_files
 from termchat.chat.changes import Notice
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.external_editor import EditorError, editor_command
-from termchat.text import character_around, sanitize, word_letters
-from termchat.tui.composer.attachments import Attachments, draw_labels, is_editable
+from termchat.text import character_around, sanitize, size, word_letters
 from termchat.tui.keys.tables import COMPOSER, actions, name_of
 
 _LINES = 10
 """A paste of more lines becomes an attachment,"""
 _CHARACTERS = 2_000
 """or of more characters."""
+_EDITABLE = 200_000
+"""The most characters that the field shows as text,"""
+_LONGEST_LINE = 10_000
+"""and of one line: beyond that a key takes longer than a frame."""
+_OPEN, _CLOSE = "\ue0f0", "\ue0f1"
+_LABEL = re.compile(f"{_OPEN}[^{_OPEN}{_CLOSE}\n]*#([0-9]+){_CLOSE}")
+_DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 _RUN, _NEXT = re.compile(r"\w+|\W+"), re.compile(r"\s*(?:\w+|\W+)?")
 """A word or what stands between two, and the way to the end of the next one."""
 _NEXT_WORD = re.compile(r"\s*\w+")
 _LABEL_STYLE = Style(italic=True, underline=True)
 Suspend = Callable[[], AbstractContextManager[None]]
 """Leaves the terminal to another program while the context lasts; raises SuspendNotSupported."""
+
+
+def is_editable(text: str) -> bool:
+    """Return whether the field stays quick with the text in it."""
+    return len(text) <= _EDITABLE and (len(text) <= _LONGEST_LINE or max(map(len, text.split("\n"))) <= _LONGEST_LINE)
+
+
+class Attachments:
+    """The texts that labels stand for, and the blocks of files: a message that comes back is as it was written."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}
+        """By text its label; "" for the block of a file, whose name is in the message."""
+        self._numbers = count(1)
+
+    def hold(self, text: str) -> str:
+        """Keep a text and return its label."""
+        if not self._labels.get(text):
+            lines = text.count("\n") + (not text.endswith("\n"))
+            name = f"pasted {size(len(text.encode('utf-8', 'surrogatepass')))}, {lines:,} line{'s' * (lines != 1)}"
+            self._labels[text] = f"{_OPEN}{name} #{next(self._numbers)}{_CLOSE}"
+        return self._labels[text]
+
+    def hide(self, blocks: Iterable[str]) -> None:
+        """Keep the blocks of files that were sent behind a message, so that `fold` takes them away again."""
+        self._labels |= dict.fromkeys(blocks, "")
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Return where the labels of a line begin and end."""
+        if _OPEN not in line:
+            return []
+        return [match.span() for match in _LABEL.finditer(line) if match[0] in self._labels.values()]
+
+    def unfold(self, written: str) -> str:
+        """Replace labels by the texts that they stand for."""
+        if _OPEN not in written:
+            return written
+        texts = {label: text for text, label in self._labels.items()}
+        return _LABEL.sub(lambda match: texts.get(match[0], match[0]), written)
+
+    def fold(self, text: str) -> str:
+        """Replace attachments by their labels; a text that is still too long for the composer becomes an attachment."""
+        for attached in sorted(self._labels, key=len, reverse=True):
+            text = text.replace(attached, self._labels[attached])
+        return text if is_editable(text) else self.hold(text)
 
 
 class Composer(TextArea):
@@ -240,7 +292,7 @@ class Composer(TextArea):
     def get_line(self, line_index: int) -> Text:
         # A foreign character is one mark, so that the cursor stays where it is.
         line = self.document.get_line(line_index)
-        shown = draw_labels(line)
+        shown = line.translate(_DRAWN) if _OPEN in line else line
         if sanitize(shown) is not shown:
             marks = map(sanitize, shown)
             shown = "".join(mark if len(mark) == 1 else "\N{REPLACEMENT CHARACTER}" for mark in marks)
