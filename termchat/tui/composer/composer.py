@@ -72,7 +72,7 @@ class Attachments:
 
     def hide(self, blocks: Iterable[str]) -> None:
         """Keep the blocks of files that were sent behind a message, so that `fold` takes them away again."""
-        self._labels |= dict.fromkeys(blocks, "")
+        self._labels = dict.fromkeys(blocks, "") | self._labels
 
     def spans(self, line: str) -> list[tuple[int, int]]:
         """Return where the labels of a line begin and end."""
