@@ -29,8 +29,8 @@ from termchat.models.disk import discovery, program_folders
 from termchat.models.download import hub, lock, transfer
 from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import read_brief
-from termchat.tui.composer.editor import edit
-from termchat.tui.composer.mentions import Unreadable, include
+from termchat.tui.composer.chat_composer import Unreadable, include
+from termchat.tui.composer.composer import edit_text
 from termchat.tui.themes.theme_file import ThemeError, load_theme
 from tests.models.gguf_files import named
 
@@ -222,7 +222,7 @@ def test_what_an_editor_left_is_not_waited_for(home: Path, monkeypatch: pytest.M
     swap.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(swap))
     with pytest.raises(EditorError, match="it is a pipe"):
-        asyncio.run(edit("hi", nullcontext))
+        asyncio.run(edit_text("hi", nullcontext))
 
 
 def test_marks_beside_the_chats_are_not_waited_for(odd: Odd, home: Path) -> None:

@@ -147,9 +147,9 @@ def lessons() -> Iterable[tuple[str, str]]:
 
 @completer_of
 def grids() -> Iterable[tuple[str, str]]:
-    from termchat.decoding.samplers import KNOBS
+    from termchat.decoding.plans import VARIABLE
 
-    return [(f"{name}=", knob.help) for name, knob in KNOBS.items() if knob.stage and knob.kind in ("int", "float")]
+    return [(f"{name}=", help) for name, help in VARIABLE.items()]
 
 
 models = completer_of(_models, paths=True)

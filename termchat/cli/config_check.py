@@ -142,7 +142,7 @@ def _write_engines() -> Iterator[str]:
 
 
 def _write_keys() -> Iterator[str]:
-    from termchat.tui.keys.dialogs import GROUPS
+    from termchat.tui.keys.tables import GROUPS
 
     yield from (f"[{KEYS}]", *_wrap_comment(_TABLES[KEYS]))
     for group in GROUPS:

@@ -90,9 +90,7 @@ def entries(file: Path | None = None) -> list[Tuned]:
 
 def find(sha256: str, file: Path | None = None) -> Tuned | None:
     """Find the measurement of this model on this machine."""
-    mine = [entry for entry in entries(file) if entry.sha256 == sha256]
-    here = machine() if mine else ""
-    return next((entry for entry in mine if entry.machine == here), None)
+    return next((one for one in entries(file) if one.sha256 == sha256 and one.machine == machine()), None)
 
 
 def find_rows(sha256: str, file: Path | None = None) -> tuple[Measurement, ...]:
@@ -108,9 +106,7 @@ def picks(file: Path | None = None) -> list[Pick]:
 
 def find_pick(sha256: str, file: Path | None = None) -> Pick | None:
     """Find the choice for this model on this machine."""
-    mine = [entry for entry in picks(file) if entry.sha256 == sha256]
-    here = hardware() if mine else ""
-    return next((entry for entry in mine if entry.hardware == here), None)
+    return next((one for one in picks(file) if one.sha256 == sha256 and one.hardware == hardware()), None)
 
 
 def keep_measured(tuned: Tuned, file: Path | None = None) -> Path:

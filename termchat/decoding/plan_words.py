@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+import msgspec
 
 from termchat.decoding import walk_plan
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plans import NO_KNOB, PLANS, VARIABLE, PlanField
-from termchat.decoding.samplers import KNOBS
-from termchat.decoding.setting import SettingError
 from termchat.decoding.walk_plan import PRESETS, PlanError, WalkPlan, make_plan
-from termchat.text import guess_of, one_line
+from termchat.text import one_line
 
 _WORD = re.compile(r"\S+")
 _MESSAGE = re.compile(r"\n|:(?=\s|$)")
@@ -72,7 +72,10 @@ class _Words:
         if field is None:
             return {}
         self.take()
-        return {field.name: 1 if field.kind == "switch" else self._number(field)}
+        if field.kind == "switch":
+            return {field.name: 1}
+        named = msgspec.structs.replace(field, name=field.word)
+        return {field.name: walk_plan.convert_refusal(named.parse, self.take())}
 
     def options(self, kind: GroupKind) -> dict[str, Any]:
         """Take all options that are next, with their values."""
@@ -80,18 +83,6 @@ class _Words:
         while option := self.option(kind):
             values |= option
         return values
-
-    def _number(self, field: PlanField) -> float:
-        word = self.take()
-        try:
-            number = float(word)
-        except ValueError:
-            raise PlanError(f"{field.word} needs a number, not {one_line(word, _LONGEST)!r}") from None
-        if field.kind == "float":
-            return number
-        if not number.is_integer():
-            raise PlanError(f"{field.word} needs a whole number, not {number}")
-        return int(number)
 
     def message(self, options: Iterable[str]) -> str:
         """Take the rest, the message.
@@ -198,7 +189,8 @@ def _read_grid(words: _Words) -> dict[str, Any]:
             knobs[-1].append(words.take())
         else:
             break
-    exercises = [_exercise(words) for words in knobs]
+    # The name of a knob alone is the classic exercise with it.
+    exercises = [PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None for words in knobs]
     if len(exercises) == 1 and exercises[0] is not None:
         values.setdefault("runs", exercises[0].group.runs)
     return values | {
@@ -209,11 +201,6 @@ def _read_grid(words: _Words) -> dict[str, Any]:
     }
 
 
-def _exercise(words: Sequence[str]) -> WalkPlan | None:
-    """Return the classic exercise with a knob that has no values."""
-    return PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None
-
-
 def _read_sides(words: _Words) -> dict[str, Any]:
     """Read the two settings of an A/B; one alone is compared with the knobs as they are."""
     sides: list[dict[str, object]] = [{}]
@@ -222,27 +209,12 @@ def _read_sides(words: _Words) -> dict[str, Any]:
             words.take()
             sides.append({})
         elif walk_plan.own_name(word) or not any(sides):
-            sides[-1].update([_parse_knob(words.take(), words.take())])
+            knob = walk_plan.find_knob(words.take(), "for example: temperature 0.7 | temperature 1.2 top_p 0.9")
+            if not words.next:
+                raise PlanError(f"{knob.name} needs a value", knob.range)
+            sides[-1][knob.name] = walk_plan.convert_refusal(knob.parse, words.take())
         else:
             break
     if len(sides) > 2:
         raise PlanError(f"/ab compares two settings, not {len(sides)}", _COLON)
     return dict(zip("AB", sides if len(sides) == 2 else ({}, *sides), strict=True))
-
-
-def _parse_knob(word: str, value: str) -> tuple[str, object]:
-    """Parse the name and the value of a knob.
-
-    Raises:
-        PlanError: there is no such knob, or it refuses the value.
-    """
-    name = walk_plan.own_name(word)
-    if not name:
-        known = f"unknown knob {one_line(word, _LONGEST)!r}{guess_of(word, KNOBS)}"
-        raise PlanError(known, "for example: temperature 0.7 | temperature 1.2 top_p 0.9")
-    if not value:
-        raise PlanError(f"{name} needs a value", KNOBS[name].range)
-    try:
-        return name, KNOBS[name].parse(value)
-    except SettingError as error:
-        raise PlanError(str(error)) from error

@@ -195,7 +195,9 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
-                knobs[-1][1].append(_parse_value(knob, word))
+                value = convert_refusal(knob.parse, "off" if word.lower() in _OFF else word)
+                assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
+                knobs[-1][1].append(value)
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
                 knobs.append((knob, []))
@@ -239,13 +241,13 @@ def _make_alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
 
 
 def _check_changes(knobs: Mapping[str, object]) -> dict[str, Value]:
-    return {(knob := _find_knob(name)).name: _convert_refusal(knob.check, value) for name, value in knobs.items()}
+    return {(knob := find_knob(name)).name: convert_refusal(knob.check, value) for name, value in knobs.items()}
 
 
 def _check_knob(given: GridKnob) -> GridKnob:
     """Return the knob under its own name, with its values in its own type."""
     knob = _grid_knob(given.name)
-    values = [_convert_refusal(knob.check, value) for value in given.values]
+    values = [convert_refusal(knob.check, value) for value in given.values]
     if not values:
         raise PlanError(f"{knob.name} has no values", _EXAMPLE)
     twice = next((value for at, value in enumerate(values) if value in values[:at]), None)
@@ -257,7 +259,7 @@ def _check_knob(given: GridKnob) -> GridKnob:
 
 
 def _grid_knob(name: str) -> Setting:
-    knob = _find_knob(name)
+    knob = find_knob(name)
     if knob.name not in VARIABLE:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
         raise PlanError(f"{knob.name} cannot be a knob of a grid", how)
@@ -269,21 +271,25 @@ def own_name(name: str) -> str:
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 
-def _find_knob(name: str) -> Setting:
+def find_knob(name: str, example: str = _EXAMPLE) -> Setting:
+    """Find a knob that the replies of a plan may differ in, by any of its names.
+
+    Raises:
+        PlanError: there is none; the hint is the `example`.
+    """
     if not (known := own_name(name)):
-        raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
+        raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", example)
     if "draft" in (known, KNOBS[known].needs):
         raise PlanError(f"{known} cannot be a knob of a grid: it changes no reply", "set it for all of them, before")
     return KNOBS[known]
 
 
-def _parse_value(knob: Setting, word: str) -> float:
-    value = _convert_refusal(knob.parse, "off" if word.lower() in _OFF else word)
-    assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
-    return value
+def convert_refusal(read: Callable[[Any], Value], value: object) -> Value:
+    """Return a value as the method of a setting reads it.
 
-
-def _convert_refusal(read: Callable[[Any], Value], value: object) -> Value:
+    Raises:
+        PlanError: the setting refuses it.
+    """
     try:
         return read(value)
     except SettingError as error:

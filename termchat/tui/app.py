@@ -28,8 +28,19 @@ from termchat.models.errors import ModelError
 from termchat.text import sanitize
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
-from termchat.tui.keys.offered import lacking, lacking_for
-from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.keys.tables import (
+    APP,
+    CHAT,
+    COMPOSER,
+    LESSON,
+    MODEL,
+    TOKENS,
+    WALKS,
+    group_of,
+    lacking,
+    name_of,
+    way_to,
+)
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lists.gather import Models
@@ -285,8 +296,6 @@ class TermchatApp(LeavingApp):
         text = event.text if isinstance(event, events.Paste) else burst_of(event) or slash
         if not text:
             return None
-        from termchat.tui.keys.dialogs import group_of  # not needed before the first frame
-
         screen, on_chat = self.screen, self.screen is self._chat_screen
         group = group_of(self._chat_screen.place if on_chat else getattr(screen, "KEYS", ""))
         if group is None or (group.written and (on_chat or not screen.is_mounted or screen.query("Input, TextArea"))):
@@ -380,7 +389,7 @@ class TermchatApp(LeavingApp):
             lesson = LESSON if self.learning.session is not None else ()
             for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
-                    need = lacking(key.id, self.chat.offers)
+                    need = lacking(key, self.chat.offers)
                     refused = self.chat.find_refusal(need) if need is not None else None
                     help = refused.message if refused is not None else key.help
                     keys = way_to(key.id)
@@ -402,7 +411,8 @@ class TermchatApp(LeavingApp):
             return True
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
-            need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)
+            needs = (lacking(key, self.chat.offers) for key in (*TOKENS, *WALKS, *MODEL) if key.action == action)
+            need = next((need for need in needs if need is not None), None)
             refused = self.chat.find_refusal(need) if need is not None else None
             if refused is not None:
                 self._chat_screen.tell(Notice(*refused))

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
-from termchat.tui.composer.sending import ChatComposer
+from termchat.tui.composer.chat_composer import ChatComposer
 from termchat.tui.pages.panels import Panels
 from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.pages.tune import Tune

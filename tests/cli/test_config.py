@@ -48,7 +48,7 @@ def test_the_written_file_says_the_defaults_line_by_line(run: Run, file: Path) -
 
 
 def test_the_written_file_binds_every_key_there_is(run: Run, file: Path) -> None:
-    from termchat.tui.keys.dialogs import GROUPS
+    from termchat.tui.keys.tables import GROUPS
 
     run("config", "init")
     file.write_text("\n".join(line.lstrip("#") for line in file.read_text().splitlines() if line[:2] != "# "))

@@ -9,8 +9,7 @@ import pytest
 from termchat.lessons.glossary import GlossaryEntry, UnknownTerm, entries, find, is_term, terms
 from termchat.lessons.lesson import is_knob_key
 from termchat.lessons.shelf import read_shelf
-from termchat.tui.keys.dialogs import TUNE
-from termchat.tui.keys.tables import APP, CHAT, COMPOSER, MODEL, TOKENS, WALKS
+from termchat.tui.keys.tables import APP, CHAT, COMPOSER, MODEL, TOKENS, TUNE, WALKS
 
 ALL = list(entries().values())
 KEYS = {key.id for table in (APP, CHAT, COMPOSER, MODEL, TOKENS, TUNE, WALKS) for key in table}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.tui.composer import sending
+from termchat.tui.composer import chat_composer
 from termchat.tui.screen import notices
 from tests.pull.file_server import FileServer, file_server
 
@@ -18,7 +18,7 @@ def untimed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """A picture takes as long as it likes: notices stay, and a draft, whose tokens are counted once it rests, has no number."""
     if "snap_compare" in request.fixturenames:
         monkeypatch.setattr(notices, "_GLANCE", 3600.0)
-        monkeypatch.setattr(sending, "_AT_REST", 3600.0)
+        monkeypatch.setattr(chat_composer, "_AT_REST", 3600.0)
 
 
 @pytest.fixture

@@ -8,15 +8,13 @@ from pathlib import Path
 from time import monotonic
 
 from termchat.tui.draw.list_dialog import ListDialog
-from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, KeyGroup
 from termchat.tui.keys.key import keys_of
-from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS, WALKS
+from termchat.tui.keys.tables import APP, ARROWS, BIG, CHAT, DIALOG, KEYS, TOKENS, WALKS, KeyGroup
 from tests.tui.running_app import FRAME, PATIENCE, Desktop
 
 Sees = Callable[[], object]
 ELSEWHERE = {key.id for table in (CHAT, APP, TOKENS, BIG, WALKS) for key in table}
 """Pressed in `test_every_key`."""
-KEYS = {key.id: key for group in GROUPS for key in group.table}
 
 
 class Place:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from termchat import paths
 from termchat.lessons.playing import LessonState
-from termchat.tui.keys.dialogs import KeyGroup
+from termchat.tui.keys.tables import KeyGroup
 from termchat.tui.lessons.lesson_words import known_lessons
 from tests.tui.key_checks import Place
 from tests.tui.made_lessons import SECOND, at_step, begun, go_to, learner, step, strip, write_lessons

@@ -16,7 +16,7 @@ from termchat.conversation.tree import Conversation
 from termchat.engine.port import LoadDraft
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
-from termchat.tui.keys.dialogs import KeyGroup
+from termchat.tui.keys.tables import KeyGroup
 from termchat.tui.lists.branch_tree import ReplyPicker, TreeDialog
 from termchat.tui.lists.compare import CompareDialog, ComparedReply
 from termchat.tui.lists.models_dialog import skipped_lines

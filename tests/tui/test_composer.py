@@ -9,11 +9,9 @@ from textual import events
 
 from termchat.engine.port import Render
 from termchat.external_editor import EditorError, editor_command
-from termchat.tui.composer import composer, sending
+from termchat.tui.composer import chat_composer
+from termchat.tui.composer.chat_composer import History, include
 from termchat.tui.composer.completion import Popup
-from termchat.tui.composer.history import History
-from termchat.tui.composer.labelled import Attachments
-from termchat.tui.composer.mentions import include
 from termchat.tui.draw.field import Field
 from tests.tui.running_app import PATIENCE, Desktop, desktop
 
@@ -208,19 +206,12 @@ async def test_a_message_that_is_too_long_comes_back_with_its_label() -> None:
         assert desk.composer.message == f"look: {LONG}"
 
 
-def test_attachments_are_forgotten_in_time() -> None:
-    held = Attachments()
-    labels = [held.hold(f"{number}" + "x" * 10_000_000) for number in range(9)]
-    assert len(held.unfold(labels[-1])) == 10_000_001
-    assert held.unfold(labels[0]) == labels[0]
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(composer, "_UNASKED", 0.0)
+    monkeypatch.setattr(chat_composer, "_UNASKED", 0.0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "Notes.md").write_text("remember ``` this\n")
@@ -290,7 +281,7 @@ async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
 async def test_offers_that_come_late_take_no_key_that_was_meant_for_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(composer, "_UNASKED", PATIENCE)  # all that follows is soon after they came
+    monkeypatch.setattr(chat_composer, "_UNASKED", PATIENCE)  # all that follows is soon after they came
     async with desktop() as desk:
         await desk.type("mail @no")
         await desk.shows("@Notes.md")
@@ -328,7 +319,7 @@ async def test_a_file_that_is_named_goes_out_with_the_message_and_is_shown_as_it
         await desk.type("", "up")
         assert desk.composer.text == "sum up @Notes.md, and @nobody"
         whole = sent(desk)[0]
-        assert include(whole, whole) == (whole, ())  # sent again from another session, it has its file already
+        assert include(whole, whole) == []  # sent again from another session, it has its file already
 
 
 @pytest.mark.parametrize(
@@ -379,7 +370,7 @@ async def test_a_paste_too_long_to_send_is_refused() -> None:
 
 
 async def test_the_tokens_are_counted_when_the_keys_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "_AT_REST", 1.0)  # longer than a slow machine takes for a key
+    monkeypatch.setattr(chat_composer, "_AT_REST", 1.0)  # longer than a slow machine takes for a key
     async with desktop() as desk:
         desk.engine.prompt = [1] * 100
         await desk.type("how long is this")

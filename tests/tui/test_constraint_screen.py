@@ -11,9 +11,10 @@ from termchat.chat.service import Chat
 from termchat.decoding.constraint import GRAMMAR, Constraint, TextError, make_choice
 from termchat.decoding.records import Stage
 from termchat.engine.port import Adjust
-from termchat.tui.constraint.constraint_dialog import ConstraintDialog, ConstraintText
+from termchat.tui.composer.composer import Composer
+from termchat.tui.constraint.constraint_dialog import ConstraintDialog
 from termchat.tui.constraint.constraint_line import what_comes
-from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, typed
+from termchat.tui.constraint.constraint_setting import constraint_of, typed_text
 from tests.tui.running_app import Desktop, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -84,7 +85,7 @@ def test_a_saved_constraint_that_is_no_longer_one_ends_nothing() -> None:
     for text in ("{", "[" * 100_000, "1" * 5_000):
         assert what_comes(Constraint("json_schema", text), b'{"a":') == "a: a value comes next"
         assert what_comes(Constraint("lark", text), b"a") == ""
-        assert typed(Constraint("choice", text)) == text
+        assert typed_text(Constraint("choice", text)) == text
 
 
 async def test_no_cost_is_told_where_the_engine_does_not_tell_what_was_removed() -> None:
@@ -142,7 +143,7 @@ async def test_choices_examples_and_grammars_are_commands_and_faults_are_told_at
 
 def test_an_example_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(TextError, match="it is nested too deeply"):
-        by_example('{"a": ' * 400 + "1" + "}" * 400)
+        constraint_of("example", '{"a": ' * 400 + "1" + "}" * 400)
 
 
 async def test_the_dialog_keeps_a_faulty_text_with_the_cursor_at_the_fault_and_knows_recent_ones() -> None:
@@ -150,7 +151,7 @@ async def test_the_dialog_keeps_a_faulty_text_with_the_cursor_at_the_fault_and_k
         await command(desk, "/constraint")
         dialog = desk.app.screen
         assert isinstance(dialog, ConstraintDialog)
-        field = dialog.query_one(ConstraintText)
+        field = dialog.query_one(Composer)
         await desk.type("", "tab")
         assert "[regular expression]" in desk.text
         field.put("ab\n(c")
@@ -170,7 +171,7 @@ async def test_the_dialog_keeps_a_faulty_text_with_the_cursor_at_the_fault_and_k
         await desk.type("", "pageup", "enter")
         assert in_force(desk.chat).text == "[0-9]+"
         await command(desk, "/constraint")
-        desk.app.screen.query_one(ConstraintText).put("")
+        desk.app.screen.query_one(Composer).put("")
         await desk.type("", "enter")
         assert desk.chat.constraint is None
 
@@ -210,6 +211,16 @@ async def test_another_chat_has_no_constraint() -> None:
 def test_a_file_is_read_and_a_text_is_taken(tmp_path: Path) -> None:
     file = tmp_path / "a.gbnf"
     file.write_text('root ::= "a"')
-    assert file_or_text(str(file)) == ("a.gbnf", 'root ::= "a"')
-    assert file_or_text('root ::= "a"') == ("", 'root ::= "a"')
-    assert choices("a\nb c\n") == choices("a | b c") == make_choice(["a", "b c"])
+    assert constraint_of("grammar", str(file)) == Constraint("gbnf", 'root ::= "a"', "a.gbnf")
+    assert constraint_of("grammar", 'root ::= "a"') == Constraint("gbnf", 'root ::= "a"')
+    assert constraint_of("lark", "a.b" * 100).name == ""
+    (tmp_path / "a.json").write_bytes(b"\xff")
+    with pytest.raises(TextError, match="is not UTF-8"):
+        constraint_of("json_schema", str(tmp_path / "a.json"))
+
+
+def test_choices_are_parted_by_bars_or_lines() -> None:
+    both = constraint_of("choice", "a\nb c\n"), constraint_of("choice", "a | b c")
+    assert both == (make_choice(["a", "b c"]),) * 2
+    with pytest.raises(TextError, match="a choice needs texts"):
+        constraint_of("choice", "a | | b")

@@ -15,8 +15,8 @@ from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import make_choice
 from termchat.decoding.samplers import KNOBS
-from termchat.tui.composer import editor
-from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
+from termchat.tui.composer import composer as composer_module
+from termchat.tui.keys.tables import DIALOG, GROUPS, KeyGroup
 from termchat.tui.lists.engine_dialog import FIELDS
 from termchat.tui.lists.full import FullDialog
 from termchat.tui.pages.walk_form import WalkForm
@@ -73,7 +73,7 @@ async def constraint(group: KeyGroup, _: Path) -> Place:
         await place.press("constraint-stage", place.shows("after the other stages"))
         await place.press("constraint-recent", place.shows("recent 2 of 2"))
         await place.press("constraint-later", place.shows("recent 1 of 2"))
-        with patch.object(editor, "edit", _edited):
+        with patch.object(composer_module, "edit_text", _edited):
             await place.press("constraint-editor", place.shows("from the editor"))
         await place.close()
         await place.press("constraint-set", lambda: desk.chat.constraint == make_choice(["yes", "no"]), "pageup")

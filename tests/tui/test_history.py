@@ -9,7 +9,7 @@ import pytest
 
 from termchat.conversation.store import store as store_module
 from termchat.conversation.store.store import HISTORY, LONGEST_KEPT, Store
-from termchat.tui.composer.history import History
+from termchat.tui.composer.chat_composer import History
 
 
 def texts_of(store: Store) -> list[str]:

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from textual.dom import DOMNode
 
 import termchat.tui
-from termchat.tui.keys.dialogs import GROUPS
+from termchat.tui.composer.composer import Composer
 from termchat.tui.keys.key import NO_KEY
 from termchat.tui.keys.remap import checked
+from termchat.tui.keys.tables import GROUPS, KEYS
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
-
-KEYS = {key.id: key for group in GROUPS for key in group.table}
 
 
 def refused(id: str, keys: str, **others: str) -> str:
@@ -127,6 +126,14 @@ async def test_remapped_keys_act_and_are_shown_wherever_keys_are_named() -> None
         assert "Ctrl+T " not in desk.text.split("MODELS")[0]
         await desk.type("", "escape", "alt+u")
         assert desk.chat.model is None
+
+
+async def test_remapped_keys_of_the_composer_also_act_in_dialogs() -> None:
+    async with desktop(keymap={"newline": "alt+n"}) as desk:
+        await desk.type("", "f2")
+        field = desk.app.screen.query_one(Composer)
+        await desk.type("a", "ctrl+j", "alt+n")
+        assert field.text == "a\n"
 
 
 def test_keys_that_edit_a_text_do_that_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from textual.widgets import Input
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import TEXT
-from termchat.tui.keys.dialogs import SESSIONS
+from termchat.tui.keys.tables import KEYS
 from tests.tui.running_app import Desktop, desktop
 
 
@@ -21,7 +21,7 @@ class Words(ListDialog[str, str]):
     EMPTY = "no such word"
     FIELD = "search"
     NAME = "another word"
-    BINDINGS = [key.binding for key in SESSIONS if key.id in ("session-rename", "session-new")]  # noqa: RUF012
+    BINDINGS = [KEYS[id].binding for id in ("session-rename", "session-new")]  # noqa: RUF012
 
     def __init__(self, desk: Desktop) -> None:
         super().__init__(desk.app.palette)

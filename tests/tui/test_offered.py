@@ -30,8 +30,7 @@ from termchat.engine.port import (
 )
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
-from termchat.tui.keys.offered import NEEDS, lacking
-from termchat.tui.keys.tables import CHAT, MODEL, TOKENS, WALKS
+from termchat.tui.keys.tables import CHAT, KEYS, MODEL, TOKENS, WALKS, lacking
 from termchat.tui.screen.keyline import key_line
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -44,10 +43,11 @@ def without(*features: Feature) -> frozenset[Feature]:
 
 
 def test_every_need_is_one_of_a_key_and_of_the_contract() -> None:
-    assert set(NEEDS) <= {key.id for key in (*TOKENS, *WALKS, *CHAT, *MODEL)}
-    assert set(NEEDS.values()) <= ALL_FEATURES
-    assert lacking("pause", ALL_FEATURES) is lacking("send", frozenset()) is None
-    assert lacking("pause", without("pause")) == "pause"
+    needs = {key.id: key.needs for key in KEYS.values() if key.needs is not None}
+    assert needs.keys() <= {key.id for key in (*TOKENS, *WALKS, *CHAT, *MODEL)}
+    assert set(needs.values()) <= ALL_FEATURES
+    assert lacking(KEYS["pause"], ALL_FEATURES) is lacking(KEYS["send"], frozenset()) is None
+    assert lacking(KEYS["pause"], without("pause")) == "pause"
 
 
 def test_the_key_line_shows_it_in_grey() -> None:

@@ -17,8 +17,8 @@ from termchat.engine.abilities import EngineAbilities
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
-from termchat.tui.keys.dialogs import TUNE
 from termchat.tui.keys.key import displayed, keys_of, remap
+from termchat.tui.keys.tables import TUNE
 from termchat.tui.pages import tune as tune_mode
 from termchat.tui.pages.candidates import candidate_lines
 from termchat.tui.pages.chain import chain_lines

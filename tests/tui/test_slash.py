@@ -10,11 +10,11 @@ from textual import events
 from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
-from termchat.tui.composer.command_text import message_of, parted
+from termchat.tui.composer.chat_composer import split_command
 from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.keys import tables
 from termchat.tui.slash.commands import ALSO, COMMANDS
-from termchat.tui.slash.slash import Slash
+from termchat.tui.slash.slash import Slash, message_of
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import command, desktop
 
@@ -64,7 +64,7 @@ def test_what_is_both_a_flag_and_a_command_goes_by_the_names_of_both() -> None:
     ],
 )
 def test_what_is_a_command_and_what_a_message(text: str, command: tuple[str, str] | None) -> None:
-    assert parted(text) == command
+    assert split_command(text) == command
 
 
 @pytest.mark.parametrize(

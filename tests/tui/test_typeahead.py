@@ -22,7 +22,7 @@ from termchat.chat.changes import Full
 from termchat.conversation.session import Session
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
-from termchat.tui.keys.dialogs import GROUPS
+from termchat.tui.keys.tables import GROUPS
 from termchat.tui.lists.branch_tree import ReplyPicker
 from termchat.tui.lists.full import FullDialog
 from termchat.tui.screen.dialog_table import DIALOGS

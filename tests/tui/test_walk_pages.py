@@ -20,7 +20,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
-from termchat.tui.composer import sending
+from termchat.tui.composer import chat_composer
 from termchat.tui.pages import walks_view
 from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
 from termchat.tui.pages.page import Scene
@@ -432,7 +432,7 @@ def test_the_pages(
 ) -> None:
     monkeypatch.setattr(walks_view, "SELDOM", 0.0)
     if scene is dialog:  # which waits until its draft is counted
-        monkeypatch.setattr(sending, "_AT_REST", 0.25)
+        monkeypatch.setattr(chat_composer, "_AT_REST", 0.25)
     engine = FakeEngine()
     app = TermchatApp(remembered(engine), SPEC, theme=theme)
 

@@ -1,11 +1,11 @@
 """The composer: a message from its first key until the chat has it.
 
-    keys ─▶ composer ─ Submitted ─▶ ChatScreen ─▶ ChatComposer.send ─▶ Chat.send
+    keys ─▶ ChatComposer ─ Submitted ─▶ ChatScreen ─▶ ChatComposer.send ─▶ Chat.send
 
-`composer` is the field, and the line above it. It is a `labelled` area, in which a long paste is one label. It walks through
-`history`, and shows what its sources of `completion` offer: `mentions` knows the paths behind @, the room `slash` the commands;
-`command_text` tells these from messages.
+`composer.Composer` is a field for texts, also in dialogs: a long paste is one label, for which `Attachments` know the text, and
+the person's own editor can be opened.
 
-`sending.ChatComposer` is the field of a chat: it reads the files that a message names, refuses what is too long, counts tokens
-while one writes, passes messages on in order, opens the person's own `editor`, and keeps the draft with the chat that is shown.
+`chat_composer.ChatComposer` is the field of a chat: it walks through earlier messages, shows what its sources of `completion`
+offer (paths behind @, and from the room `slash` the commands), reads the files that a message names, refuses what is too long,
+counts tokens while one writes, passes messages on in order, and keeps the draft with the chat that is shown.
 """

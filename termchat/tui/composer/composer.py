@@ -1,49 +1,103 @@
-"""The field for the message: it grows, walks through earlier messages and offers completions; and the line above it."""
+"""The field in which texts are written: long pastes are labels, and characters are those that a reader counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from time import monotonic
+from itertools import count
+from pathlib import Path
 
-from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
-from textual import events
+from textual import events, work
+from textual.app import SuspendNotSupported
+from textual.geometry import Region
 from textual.message import Message
+from textual.notifications import SeverityLevel
+from textual.strip import Strip
+from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
-from termchat.text import one_line
-from termchat.tui.composer.completion import Completion, CompletionSource, Offer, Popup
-from termchat.tui.composer.history import History, Recall, matches
-from termchat.tui.composer.labelled import LabelledArea
-from termchat.tui.draw.ink import Ink, Line
-from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.draw.marks import length
-from termchat.tui.keys.tables import COMPOSER
+from termchat import regular_files
+from termchat.chat.changes import Notice
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
+from termchat.external_editor import EditorError, editor_command
+from termchat.text import character_around, sanitize, size, word_letters
+from termchat.tui.keys.tables import COMPOSER, actions, name_of
 
-_FOUND = Style(bold=True, underline=True)
-_LEAST = 6
-"""Lines that the field may always grow to, where"""
-_OTHERS = 6
-"""rows are left for all else."""
-_UNASKED = 0.4
-"""Seconds after offers came late, as from a slow disk, in which only Tab is for them: other keys were pressed before they were
-seen."""
-_GOES_ON = ("/", " ")
-"""What an offer ends with behind which there is more to choose, or nothing to add."""
+_LINES = 10
+"""A paste of more lines becomes an attachment,"""
+_CHARACTERS = 2_000
+"""or of more characters."""
+_EDITABLE = 200_000
+"""The most characters that the field shows as text,"""
+_LONGEST_LINE = 10_000
+"""and of one line: beyond that a key takes longer than a frame."""
+_OPEN, _CLOSE = "\ue0f0", "\ue0f1"
+_LABEL = re.compile(f"{_OPEN}[^{_OPEN}{_CLOSE}\n]*#([0-9]+){_CLOSE}")
+_DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
+_RUN, _NEXT = re.compile(r"\w+|\W+"), re.compile(r"\s*(?:\w+|\W+)?")
+"""A word or what stands between two, and the way to the end of the next one."""
+_NEXT_WORD = re.compile(r"\s*\w+")
+_LABEL_STYLE = Style(italic=True, underline=True)
+Suspend = Callable[[], AbstractContextManager[None]]
+"""Leaves the terminal to another program while the context lasts; raises SuspendNotSupported."""
 
 
-class Composer(LabelledArea):
-    """A text field that grows, walks through earlier messages and offers completions.
+def is_editable(text: str) -> bool:
+    """Return whether the field stays quick with the text in it."""
+    return len(text) <= _EDITABLE and (len(text) <= _LONGEST_LINE or max(map(len, text.split("\n"))) <= _LONGEST_LINE)
 
-    What others do for it is set from outside:
 
-    - `sources` know what can be completed; `popup` shows it.
-    - `earlier` is the message history.
-    - `commands` gets each text before it is sent; True if it was a command, which is done by then.
-    - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
-    - `before_all` is asked of each key first, with the character that it writes; True if the key was for it.
-    - `sends_blank`: an empty text may be sent, too.
+class Attachments:
+    """The texts that labels stand for, and the blocks of files: a message that comes back is as it was written."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}
+        """By text its label; "" for the block of a file, whose name is in the message."""
+        self._numbers = count(1)
+
+    def hold(self, text: str) -> str:
+        """Keep a text and return its label."""
+        if not self._labels.get(text):
+            lines = text.count("\n") + (not text.endswith("\n"))
+            name = f"pasted {size(len(text.encode('utf-8', 'surrogatepass')))}, {lines:,} line{'s' * (lines != 1)}"
+            self._labels[text] = f"{_OPEN}{name} #{next(self._numbers)}{_CLOSE}"
+        return self._labels[text]
+
+    def hide(self, blocks: Iterable[str]) -> None:
+        """Keep the blocks of files that were sent behind a message, so that `fold` takes them away again."""
+        self._labels = dict.fromkeys(blocks, "") | self._labels
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Return where the labels of a line begin and end."""
+        if _OPEN not in line:
+            return []
+        return [match.span() for match in _LABEL.finditer(line) if match[0] in self._labels.values()]
+
+    def unfold(self, written: str) -> str:
+        """Replace labels by the texts that they stand for."""
+        if _OPEN not in written:
+            return written
+        texts = {label: text for text, label in self._labels.items()}
+        return _LABEL.sub(lambda match: texts.get(match[0], match[0]), written)
+
+    def fold(self, text: str) -> str:
+        """Replace attachments by their labels; a text that is still too long for the composer becomes an attachment."""
+        for attached in sorted(self._labels, key=len, reverse=True):
+            text = text.replace(attached, self._labels[attached])
+        return text if is_editable(text) else self.hold(text)
+
+
+class Composer(TextArea):
+    """A text field that grows. It keeps pastes unchanged, and draws marks for foreign characters.
+
+    `text` has a label for each long paste, `message` is the whole. `sends_blank`: an empty text may be sent, too.
     """
 
     DEFAULT_CSS = """
@@ -56,268 +110,248 @@ class Composer(LabelledArea):
     }
     """
     BINDINGS = [key.binding for key in COMPOSER]  # noqa: RUF012
+    sends_blank = False
 
     @dataclass
     class Submitted(Message):
-        """A person sent what they had written; `written` is the same with labels for what was attached."""
+        """A person sent a text; `written` is the same with labels for its attachments."""
 
         text: str
-        written: str = ""
+        written: str
 
-    class Learnt(Message):
-        """A source of completions knows more now."""
+    @dataclass
+    class Refused(Message):
+        """Something cannot be done, and why."""
 
-    def __init__(self, text: str = "", *, placeholder: str = "", keymap: Mapping[str, str] | None = None) -> None:
-        super().__init__(text, placeholder=placeholder)
+        notice: Notice
+
+    def __init__(self, text: str = "", *, placeholder: str = "") -> None:
+        self._drawn: str | None = None
+        self.attachments = Attachments()
+        super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
         self.cursor_blink = False
         self.match_cursor_bracket = False
-        self.earlier = History()
-        self.sources: Sequence[CompletionSource] = ()
-        self.commands: Callable[[str], bool] = lambda _: False
-        self.popup = Popup()
-        self.beyond: Callable[[int], bool] = lambda _: False
-        self.before_all: Callable[[str, str | None], bool] = lambda *_: False
-        self.aside: str | None = None
-        """The draft, while something else is being written: an earlier message anew."""
-        self.sends_blank = False
-        self._walk: Recall | None = None
-        self._walked = ""
-        self._let_be: tuple[int, int] | None = None
-        self._came_late = -_UNASKED
-        remapped = keymap or {}
-        self._own = {name.strip(): key.action for key in COMPOSER for name in remapped.get(key.id, key.keys).split(",")}
-        self._back = {name.strip() for name in remapped.get("back", "escape").split(",")}
 
-    # --- what is written ---------------------------------------------------------------------------------------------
+    @property
+    def text(self) -> str:
+        """All that is written, attachments as labels."""
+        return self.document.text if self._drawn is None else self._drawn
+
+    @text.setter
+    def text(self, value: str) -> None:
+        self.load_text(value)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Join the text once: Textual asks for it with every line that it draws."""
+        self._drawn = self.document.text
+        strips = super().render_lines(crop)
+        self._drawn = None
+        return strips
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Apply an edit; one that deletes takes labels and characters as a whole."""
+        begin, end = sorted((edit.from_location, edit.to_location))
+        wider = self._outside(begin, after=begin == end), self._outside(end, after=True)
+        if wider != (begin, end):
+            edit = Edit(edit.text, *wider, edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    @property
+    def message(self) -> str:
+        """The text with the attachments in place of their labels."""
+        return self.attachments.unfold(self.text)
+
+    @property
+    def is_blank(self) -> bool:
+        return self.document.end == (0, 0)
+
+    @property
+    def selected_text(self) -> str:
+        return self.attachments.unfold(super().selected_text)
 
     def put(self, text: str) -> None:
         """Replace the text; undo brings it back."""
         self.replace(self.attachments.fold(text), (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
-    @property
-    def draft(self) -> str:
-        """The draft with its attachments in full, also while another message is edited."""
-        return self.message if self.aside is None else self.aside
-
-    def open(self, draft: str) -> None:
-        """Show another chat's draft; undo does not lead out of it."""
-        self.load_text(self.attachments.fold(draft))
-        self.move_cursor(self.document.end)
-
-    def give_back(self, text: str) -> None:
-        """Put a text that could not be sent before the draft."""
-        if self.aside is not None:
-            self.aside = "\n".join(filter(None, (text, self.aside)))
-            return
-        text, written, (row, column) = self.attachments.fold(text), self.text, self.cursor_location
-        self.load_text(f"{text}\n{written}" if written else text)
-        self.move_cursor((row + text.count("\n") + 1, column) if written else self.document.end)
-
-    def fit(self, rows: int) -> None:
-        """Grow to a third of `rows`, those of the screen, or to a few lines if that leaves some to the chat."""
-        self.styles.max_height = max(min(max(_LEAST, rows // 3), rows - _OTHERS), 1)
-
-    def take_back(self) -> bool:
-        """Put the last queued message into the empty field; False if there is none."""
-        return False
-
     # --- keys --------------------------------------------------------------------------------------------------------
-
-    def watch_has_focus(self, _has_focus: bool) -> None:
-        # Only the cursor comes or goes: Textual would make all styles again, which takes milliseconds.
-        self.notify_style_update()  # drops the lines that were drawn with the cursor, or without it
-        self.refresh()
 
     def on_key(self, event: events.Key) -> None:
         # At once: a binding would act before the keys that were pressed just before it have been written.
-        if self.before_all(event.key, event.character) or self._choose(event.key) or self._move(event.key):
-            event.stop()
-            event.prevent_default()
-            return
-        action = self._own.get(event.key)
+        action = actions(COMPOSER).get(event.key)
         if action is not None:
             event.stop()
             event.prevent_default()
             getattr(self, f"action_{action}")()
 
     def action_send(self) -> None:
-        written = self.text
-        if not written.strip() and not self.sends_blank:
-            return
-        text = self.attachments.unfold(written)
-        self.earlier.add(text)
-        self.clear()  # at once: the next key is for the next message
-        if not self.commands(text):
-            self.post_message(self.Submitted(text, written))
+        if self.sends_blank or self.text.strip():
+            self.post_message(self.Submitted(self.message, self.text))
 
     def action_newline(self) -> None:
         self.insert("\n")
 
-    def _move(self, key: str) -> bool:
-        """Walk through earlier messages by Up on the first line and Down on the last; return False for other steps."""
-        if key not in ("up", "down") or not self.selection.is_empty:
-            return False
-        _, y = self.wrapped_document.location_to_offset(self.cursor_location)
-        if (key == "up" and y == 0 and self.beyond(-1)) or (
-            key == "down" and y == self.wrapped_document.height - 1 and self.beyond(1)
-        ):
-            return True
-        if key == "up" and y == 0:
-            if self._walk is not None or not (self.is_blank and self.take_back()):
-                self._go(older=True)
-            return True
-        if key == "down" and self._walk is not None and y == self.wrapped_document.height - 1:
-            self._go(older=False)
-            return True
-        return False
-
-    def _go(self, *, older: bool) -> None:
-        if self._walk is None:
-            self._walk = self.earlier.walk(self.message)
-            self._walked = self.text
-        walk = self._walk
-        if not walk.move(older):
-            return
-        self.put(walk.text)
-        self._walked = self.text
-        line = 0 if older and not walk.is_back else self.document.line_count - 1
-        self.move_cursor((line, len(self.document.get_line(line))))
-        if walk.is_back:
-            self._walk = None
-
-    # --- completion --------------------------------------------------------------------------------------------------
-
-    def on_text_area_changed(self) -> None:
-        self._let_be = None
-        if self._walk is not None and self.text != self._walked:
-            self._walk = None
-        self.complete()
-
-    def on_text_area_selection_changed(self) -> None:
-        if self.popup.completion is not None:
-            self.complete()
-
-    def complete(self) -> None:
-        offered = None if self._walk is not None else self._completion()
-        row, _ = self.cursor_location
-        if offered is not None and self._let_be == (row, offered.start):
-            offered = None
-        if offered != self.popup.completion:
-            self.popup.put(offered)
-
-    def on_composer_learnt(self) -> None:
-        before = self.popup.completion
-        self.complete()
-        if before is None and self.popup.completion is not None:
-            self._came_late = monotonic()
-
-    def _completion(self) -> Completion | None:
+    def action_unfold(self) -> None:
+        """Show the text of the attachment at the cursor, else of the last one, in the place of its label."""
         row, column = self.cursor_location
-        if not self.selection.is_empty or not self.sources:
-            return None
-        line = self.document.get_line(row)
-        for source in self.sources:
-            found = source.complete(line, column, first=row == 0)
-            if found is not None and found.offers:
-                return found
-        return None
-
-    def _choose(self, key: str) -> bool:
-        """Give a key to the offers; return whether it was for them."""
-        if key != "tab" and monotonic() - self._came_late < _UNASKED:
-            return False
-        if self.popup.completion is not None:
-            self.complete()  # what was typed just before it has not been looked at yet
-        completion, offer = self.popup.completion, self.popup.offer
-        if completion is None or offer is None:
-            return False
-        row, column = self.cursor_location
-        if key in ("up", "down"):
-            self.popup.move(1 if key == "down" else -1)
-        elif key in self._back:
-            self._let_be = row, completion.start
-            self.popup.put(None)
-        elif key == "tab" or (self._own.get(key) == "send" and self._typed(completion, row, column) != offer.text):
-            self._take(offer)
+        at = next((span for span in self._spans(row) if span[0] <= column <= span[1]), None)
+        if at is None:
+            row = next((row for row in range(self.document.line_count - 1, -1, -1) if self._spans(row)), -1)
+            if row < 0:
+                return
+            at = self._spans(row)[-1]
+        held = self.attachments.unfold(self.document.get_line(row)[slice(*at)])
+        if is_editable(held):
+            self.replace(held, (row, at[0]), (row, at[1]), maintain_selection_offset=False)
         else:
-            return False
-        return True
+            self._refuse(f"{len(held):,} characters are too many to show here", f"edit it with {name_of('editor')}")
 
-    def take(self, number: int) -> None:
-        """Insert an offer, counted from 0."""
-        if self.popup.completion is not None:
-            self._take(self.popup.completion.offers[number])
+    def on_paste(self, event: events.Paste) -> None:
+        text = event.text
+        if len(text) <= _CHARACTERS and text.count("\n") < _LINES:
+            return
+        event.prevent_default()
+        if is_too_large(text):
+            hint = f"at most {LARGEST_MESSAGE:,}; save it to a file and paste the part that matters"
+            self._refuse(f"paste too long: {len(text):,} characters", hint)
+            return
+        self.replace(self.attachments.hold(text), *sorted(self.selection), maintain_selection_offset=False)
 
-    def _typed(self, completion: Completion, row: int, column: int) -> str:
-        return self.document.get_line(row)[completion.start : column]
+    @work(group="editor", exclusive=True)
+    async def edit_outside(self) -> None:
+        """Have the text edited in the person's own editor."""
+        before = self.message
+        try:
+            edited = await edit_text(before, self.app.suspend)
+        except EditorError as problem:
+            self._refuse(problem.message, problem.hint)
+            return
+        if edited != before:
+            self.put(edited)
+            if not edited.strip() and not self.sends_blank:
+                self._refuse("the editor returned an empty message", "undo restores your text", "information")
 
-    def _take(self, offer: Offer) -> None:
-        completion = self.popup.completion
-        assert completion is not None
+    def _refuse(self, message: str, hint: str, severity: SeverityLevel = "warning") -> None:
+        self.post_message(self.Refused(Notice(message, hint, severity)))
+
+    # --- labels and characters ---------------------------------------------------------------------------------------
+
+    def _spans(self, row: int) -> list[tuple[int, int]]:
+        return self.attachments.spans(self.document.get_line(row))
+
+    def _outside(self, location: Location, *, after: bool) -> Location:
+        """Return the place itself, or the end of the label or the character in which it lies. What deletes a line asks for the
+        one below it, which the last does not have."""
+        row, column = location
+        if row >= self.document.line_count:
+            return location
+        inside = (span for span in self._spans(row) if span[0] < column < span[1])
+        begin, end = next(inside, None) or character_around(self.document.get_line(row), column)
+        return row, end if after else begin
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """Wherever the cursor is put, by key or by mouse, it is not within a label or a character."""
+        return Selection(*(self._outside(place, after=True) for place in selection))
+
+    def get_cursor_left_location(self) -> Location:
+        return self._outside(super().get_cursor_left_location(), after=False)
+
+    def get_cursor_right_location(self) -> Location:
+        return self._outside(super().get_cursor_right_location(), after=True)
+
+    def get_cursor_word_left_location(self) -> Location:
         row, column = self.cursor_location
-        after = self.document.get_line(row)[column : column + 1]
-        gap = "" if offer.text.endswith(_GOES_ON) or after.isspace() else " "
-        self.replace(offer.text + gap, (row, completion.start), (row, column), maintain_selection_offset=False)
+        if not column:
+            return super().get_cursor_word_left_location()
+        runs = list(_RUN.finditer(word_letters(self.document.get_line(row)[:column].rstrip())))
+        return self._outside((row, runs[-1].start() if runs else 0), after=False)
+
+    def get_cursor_word_right_location(self) -> Location:
+        return self._way_right(_NEXT)
+
+    def action_delete_word_right(self) -> None:
+        start, end = self.selection
+        self.delete(start, end if start != end else self._way_right(_NEXT_WORD), maintain_selection_offset=False)
+
+    def _way_right(self, words: re.Pattern[str]) -> Location:
+        """Return the end of the next match behind the cursor, or of its line; behind that, the next line."""
+        row, column = self.selection.end
+        line = self.document.get_line(row)
+        if column == len(line):
+            return super().get_cursor_word_right_location()
+        match = words.search(word_letters(line), column)
+        return self._outside((row, match.end() if match else len(line)), after=True)
 
     # --- how it is drawn ---------------------------------------------------------------------------------------------
 
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        # Only the cursor comes or goes: Textual would make all styles again, which takes milliseconds.
+        self.notify_style_update()  # drops the lines that were drawn with the cursor, or without it
+        self.refresh()
+
     def get_line(self, line_index: int) -> Text:
-        text = super().get_line(line_index)
-        if self._walk is not None and not self._walk.is_back and self._walk.typed:
-            self._mark_found(text, self.document.get_line(line_index))
+        # A foreign character is one mark, so that the cursor stays where it is.
+        line = self.document.get_line(line_index)
+        shown = line.translate(_DRAWN) if _OPEN in line else line
+        if sanitize(shown) is not shown:
+            marks = map(sanitize, shown)
+            shown = "".join(mark if len(mark) == 1 else "\N{REPLACEMENT CHARACTER}" for mark in marks)
+        text = Text(shown, end="", no_wrap=True)
+        for begin, end in self.attachments.spans(line):
+            text.stylize(_LABEL_STYLE, begin, end)
         return text
 
-    def _mark_found(self, text: Text, line: str) -> None:
-        assert self._walk is not None
-        typed = self._walk.typed
-        if typed.islower() and matches(line, typed):
-            line = line.lower()
-        at = line.find(typed)
-        while at >= 0:
-            text.stylize(_FOUND, at, at + len(typed))
-            at = line.find(typed, at + len(typed))
+
+async def edit_text(text: str, suspend: Suspend) -> str:
+    """Have a text edited in the person's own editor, and return what that saved; the event loop runs meanwhile.
+
+    Raises:
+        EditorError: there is no editor, it failed, or its text cannot be read. The hint then names the file with the text, if
+            anything was written.
+    """
+    words = editor_command()
+    descriptor, name = tempfile.mkstemp(prefix="termchat-", suffix=".md")  # for its owner alone
+    file, kept = Path(name), ""
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(text.encode("utf-8", "surrogatepass"))
+        before = file.stat().st_mtime_ns
+        with suspend():
+            code = await _run_editor([*words, name])
+        if isinstance(code, OSError):
+            raise EditorError(f"{words[0]} cannot be run: {code.strerror}", "see $VISUAL and $EDITOR")
+        if file.exists() and file.stat().st_mtime_ns != before:
+            kept = f"your text is in {file}"
+        if code != 0:
+            raise EditorError(f"{words[0]} exited with code {code}", kept)
+        with regular_files.opened(file) as opened:
+            data = opened.read(4 * LARGEST_MESSAGE + 1)
+        edited = data.decode("utf-8", "surrogatepass").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+        if is_too_large(edited):
+            raise EditorError(f"the edited text has more than {LARGEST_MESSAGE:,} characters", kept)
+        kept = ""
+    except SuspendNotSupported as error:
+        raise EditorError("an editor cannot run in this terminal") from error
+    except UnicodeDecodeError as error:
+        raise EditorError("the edited text is not UTF-8", kept) from error
+    except OSError as error:
+        raise EditorError(f"{words[0]}: {error.strerror or error}", kept) from error
+    finally:
+        if not kept:
+            with suppress(OSError):
+                file.unlink()
+    return edited if text.endswith("\n") else edited.removesuffix("\n")  # which most editors add
 
 
-_RULE, _FADED = Ink("border"), Ink("border", italic=True)
-_BEHIND = 2
-"""Cells of the line behind the word."""
-
-
-class Edge(LinesView):
-    def __init__(self) -> None:
-        super().__init__(id="edge")
-        self._said, self._ink = "", _RULE
-        self._head = ""
-
-    def head(self, words: str) -> None:
-        """Show words at the left; "" for none."""
-        if words != self._head:
-            self._head = words
-            self._draw()
-
-    def say(self, said: str, color: str = "muted") -> None:
-        """Show a text at the right, which may be foreign; "" for none."""
-        self._said, self._ink = said, Ink(color)
-        self._draw()
-
-    def fade(self) -> None:
-        """Mark the text as out of date."""
-        if self._said and self._ink is not _FADED:
-            self._said, self._ink = self._said + " …", _FADED
-            self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        head = one_line(self._head, max(self.room - 2 * _BEHIND - 4, 0))
-        runs = [("─" * _BEHIND + " ", _RULE), (head, Ink("muted")), (" ", _RULE)] if head else []
-        room = self.room - length(runs)
-        said = one_line(self._said, max(room - _BEHIND - 4, 0))
-        if said:
-            before = "─" * (room - _BEHIND - cell_len(said) - 2)
-            runs += [(f"{before} ", _RULE), (said, self._ink), (" " + "─" * _BEHIND, _RULE)]
-        else:
-            runs.append(("─" * room, _RULE))
-        self.show_lines([Line(tuple(runs))])
+async def _run_editor(words: list[str]) -> int | OSError:
+    """Return the exit code, or why the editor did not start: if raised here, Textual would not take the terminal back."""
+    try:
+        process = await asyncio.create_subprocess_exec(*words)
+    except OSError as error:
+        return error
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:  # the app ends
+            with suppress(ProcessLookupError):
+                process.terminate()

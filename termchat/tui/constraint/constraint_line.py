@@ -31,37 +31,31 @@ _DIALOG = "dialog('constraint')"
 
 def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> Line | None:
     """Render the constraint of the last reply of a chat, or, with `place`, of another up to a token; None without one."""
-    node, index = place or _newest(chat)
-    reply = standing_reply(chat.conversation, node, index) if node is not None else None
-    ended = place is None and not chat.busy
-    if reply is None or (ended and reply.constraint != chat.constraint):
-        if place is not None or chat.constraint is None or chat.busy:
-            return None
-        head = _head(chat.constraint, width)
-        return Line((*head, ("the next reply matches it", MUTED)), "panel")
-    head = _head(reply.constraint, width)
-    if reply.dropped:
-        return Line(
-            (*head, (one_line(f"no longer applied: {reply.dropped}", width - length(head)), Ink("warning"))), "panel"
-        )
-    room = width - length(head)
-    if ended:
-        return Line((*head, *_end(reply, room)), "panel")
-    says = _allowed(chat) if place is None else ""
-    return Line(spread([*head, *_where(reply, room)], [(says, MUTED)] if says else [], width), "panel")
-
-
-def _newest(chat: Chat) -> tuple[Node | None, int]:
-    leaf = chat.conversation.leaf
-    node = chat.conversation.nodes[leaf] if leaf is not None else None
-    if node is None or node.role != "assistant":
-        return None, 0
-    return node, len(node.tokens)
-
-
-def _head(constraint: Constraint, width: int) -> list[Run]:
+    reply, is_last = None, place is None
+    ended = is_last and not chat.busy
+    if place is None and (leaf := chat.conversation.leaf) is not None:
+        node = chat.conversation.nodes[leaf]
+        place = (node, len(node.tokens)) if node.role == "assistant" else None
+    if place is not None:
+        reply = standing_reply(chat.conversation, *place)
+    constraint = reply.constraint if reply is not None else None
+    if ended and constraint != chat.constraint:
+        reply, constraint = None, chat.constraint
+    if constraint is None:
+        return None
     name = one_line(name_of_constraint(constraint), min(_NAMED, max(width // 3, 8)))
-    return doing(_DIALOG, [(name, ACCENT), ("  ", TEXT)])
+    runs = doing(_DIALOG, [(name, ACCENT), ("  ", TEXT)])
+    room = width - length(runs)
+    if reply is None:
+        runs.append(("the next reply matches it", MUTED))
+    elif reply.dropped:
+        runs.append((one_line(f"no longer applied: {reply.dropped}", room), Ink("warning")))
+    elif ended:
+        runs += _end(reply, room)
+    else:
+        says = _allowed(chat) if is_last else ""
+        return Line(spread([*runs, *_where(reply, room)], [(says, MUTED)] if says else [], width), "panel")
+    return Line(tuple(runs), "panel")
 
 
 def _where(reply: StandingReply, room: int) -> list[Run]:
@@ -96,7 +90,7 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 
 @lru_cache(64)
 def what_comes(constraint: Constraint, data: bytes) -> str:
-    """Describe what is open at the end of a text, or may follow it."""
+    """Describe the place at the end of a text, and the bytes that may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).find_standing(data.decode("utf-8", "ignore"))
         if not at.inside:

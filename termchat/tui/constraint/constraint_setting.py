@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -16,38 +17,23 @@ ConstraintForm = Kind | Literal["example", "grammar"]
 """How a person writes a constraint: as one of a kind, as an example of the JSON, or as a grammar of either kind."""
 _MOST_RECENT = 20
 _REFUSED = "constraint not set: "
-FORMS: dict[ConstraintForm, str] = {
-    "json_schema": "JSON schema",
-    "regex": "regular expression",
-    "choice": "choice",
-    "gbnf": "GBNF grammar",
-    "lark": "Lark grammar",
-    "example": "example",
+FORMS: dict[ConstraintForm, tuple[str, str]] = {
+    "json_schema": ("JSON schema", 'the text or the path of a schema, such as {"type": "object"}'),
+    "regex": ("regular expression", "the whole reply matches it, such as [0-9]{4}-[0-9]{2}"),
+    "choice": ("choice", "yes | no, or one text on each line"),
+    "gbnf": ("GBNF grammar", 'a grammar or its path, such as root ::= "yes" | "no"'),
+    "lark": ("Lark grammar", 'a grammar or its path, such as start: "yes" | "no"'),
+    "example": ("example", 'JSON like what you want, or its path, such as {"name": "Ada", "age": 36}'),
 }
-"""What people call them, but for grammars of either kind."""
+"""What people call the forms in the dialog, and how such a constraint is written."""
 
 
 def name_of_constraint(constraint: Constraint) -> str:
     """Return the name of its file, else of its kind."""
-    return constraint.name or FORMS[constraint.kind]
+    return constraint.name or FORMS[constraint.kind][0]
 
 
-def choices(text: str) -> Constraint:
-    """Parse `a | b | c`, or one of them on each line.
-
-    Raises:
-        TextError: one of them is empty.
-    """
-    parts = text.split("\n" if "\n" in text.strip() else "|")
-    texts = [part.strip() for part in parts]
-    if len(texts) > 1 and not texts[-1]:
-        texts.pop()
-    if not all(texts):
-        raise TextError("a choice needs texts with | between them, for example: yes | no")
-    return make_choice(texts)
-
-
-def typed(constraint: Constraint) -> str:
+def typed_text(constraint: Constraint) -> str:
     """Return its text as a person types it."""
     if constraint.kind != "choice":
         return constraint.text
@@ -57,77 +43,67 @@ def typed(constraint: Constraint) -> str:
         return constraint.text
 
 
-def by_example(text: str) -> Constraint:
-    """Make the schema of an example in JSON.
+def constraint_of(form: ConstraintForm, text: str) -> Constraint:
+    """Make a constraint of a text that a person wrote, or but for patterns and choices of the file that it names.
 
     Raises:
-        TextError: it is not JSON, or nested too deeply.
+        TextError: it cannot be read, or is faulty.
     """
-    from termchat.decoding.constraint_check import parse_json, schema_of
+    name, source = ("", text) if form in ("regex", "choice") else _read_source(text)
+    match form:
+        case "example":
+            from termchat.decoding.constraint_check import parse_json, schema_of
 
-    try:
-        return Constraint("json_schema", json.dumps(schema_of(parse_json(text)), indent=2, ensure_ascii=False))
-    except RecursionError:
-        raise TextError("it is nested too deeply") from None
+            try:
+                schema = json.dumps(schema_of(parse_json(source)), indent=2, ensure_ascii=False)
+            except RecursionError:
+                raise TextError("it is nested too deeply") from None
+            return Constraint("json_schema", schema)
+        case "choice":
+            texts = [part.strip() for part in text.split("\n" if "\n" in text.strip() else "|")]
+            if len(texts) > 1 and not texts[-1]:
+                texts.pop()
+            if not all(texts):
+                raise TextError("a choice needs texts with | between them, for example: yes | no")
+            return make_choice(texts)
+        case "grammar":
+            return grammar(source, name)
+    return Constraint(form, source, name)
 
 
-def file_or_text(text: str) -> tuple[str, str]:
+def _read_source(text: str) -> tuple[str, str]:
     """Read the file that a text names; return its name and its text, else "" and the text itself.
 
     Raises:
         TextError: the file cannot be read, or is no text.
     """
     words = text.strip()
-    if not words or "\n" in words or len(words) > 1000 or words[0] in "{[":
+    path = Path(os.path.expanduser(words))
+    if not words or words[0] in "{[" or not os.path.isfile(path):
         return "", text
     try:
-        path = Path(words).expanduser()
-        if not path.is_file():
-            return "", text
         with regular_files.opened(path) as opened:
-            data = opened.read(4 * LONGEST + 1)
-        return path.name, data.decode("utf-8-sig")
+            return path.name, opened.read(4 * LONGEST + 1).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise TextError(f"{words} is not UTF-8") from None
-    except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL
-        if isinstance(error, OSError) and error.errno is not None and Path(words).suffix:
-            raise TextError(f"{words}: {error.strerror}") from None
-        return "", text
-
-
-def constraint_of(form: ConstraintForm, text: str) -> Constraint:
-    """Make a constraint of what a person wrote: a text, or but for patterns and choices the path of its file.
-
-    Raises:
-        TextError: it cannot be read, or is faulty.
-    """
-    name, source = ("", text) if form in ("regex", "choice") else file_or_text(text)
-    match form:
-        case "example":
-            return by_example(source)
-        case "choice":
-            return choices(source)
-        case "grammar":
-            return grammar(source, name)
-    return Constraint(form, source, name)
+    except OSError as error:
+        raise TextError(f"{words}: {error.strerror}") from None
 
 
 class ConstraintSetting:
-    """`problem` is what the model had against the one that was set last; "" where nothing."""
+    """Puts constraints in force once the model has confirmed that it can use them, and remembers them.
+
+    `recent` are those that were set, the newest first. `listener` gets what is wrong with the one that is being set, "" for
+    nothing; without a listener a notice says it.
+    """
 
     def __init__(self, screen: ScreenContext) -> None:
         self._screen = screen
         self._asked: Constraint | None = None
         self._dropped: Constraint | None = None
+        self._problem = ""
         self.recent: list[Constraint] = []
-        self.problem = ""
-        self.listener: Callable[[], None] | None = None
-        """Is called when the model has answered."""
-
-    @property
-    def waiting(self) -> bool:
-        """The model is being asked."""
-        return self._asked is not None
+        self.listener: Callable[[str], None] | None = None
 
     def set(self, constraint: Constraint | None) -> None:
         """Set a constraint as soon as the model has confirmed that it can use it; None drops the one in force.
@@ -137,22 +113,20 @@ class ConstraintSetting:
         """
         from termchat.decoding.constraint_check import check
 
-        self._screen.withdraw(_REFUSED + self.problem)
-        self.problem, self._asked = "", None
-        if constraint is None:
-            self._put(None)
-            return
-        check(constraint)
-        self._remember(constraint)
-        chat = self._screen.chat
-        if chat.model is None:
-            self._put(constraint)
-            return
-        self._asked = constraint
-        chat.questions.check_constraint(constraint)
+        self._screen.withdraw(_REFUSED + self._problem)
+        self._problem, self._asked = "", None
+        if constraint is not None:
+            check(constraint)
+            self._remember(constraint)
+            if self._screen.chat.model is not None:
+                self._asked = constraint
+                self._screen.chat.questions.check_constraint(constraint)
+                return
+        self._put(constraint)
+        self._answer("")
 
     def toggle(self) -> bool:
-        """Drop the constraint, or restore the dropped one; return False if there is neither."""
+        """Drop the constraint, or restore the dropped one; return False without either."""
         now = self._screen.chat.constraint
         if now is None and self._dropped is None:
             return False
@@ -164,24 +138,25 @@ class ConstraintSetting:
         asked, questions = self._asked, self._screen.chat.questions
         if asked is None:
             return
-        answer = questions.checked
+        answer, problem = questions.checked, questions.failed
         if answer is not None and answer.constraint == asked:
             checked = answer.checked
             place = f"line {checked.line}, column {checked.column}: " if checked.line else ""
-            self.problem = place + checked.error if checked.error else ""
-        elif questions.failed is not None:
-            self.problem = questions.failed
-        else:
-            return
-        self._asked = None
-        if self.listener is not None:
-            self.listener()
-        elif self.problem:
-            self._screen.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
-        if not self.problem and answer is not None:
-            self._put(asked, answer.checked.ms, answer.checked.warnings)
+            problem = place + checked.error if checked.error else ""
+            if not problem:
+                self._put(asked, checked.ms, checked.warnings)
+        if problem is not None:
+            self._asked = None
+            self._answer(problem)
 
-    def _put(self, constraint: Constraint | None, ms: float = 0.0, warnings: list[str] | None = None) -> None:
+    def _answer(self, problem: str) -> None:
+        self._problem = problem
+        if self.listener is not None:
+            self.listener(problem)
+        elif problem:
+            self._screen.tell(Notice(_REFUSED + problem, "change its text", "error"))
+
+    def _put(self, constraint: Constraint | None, ms: float = 0.0, warnings: Iterable[str] = ()) -> None:
         chat = self._screen.chat
         before = chat.constraint
         if before is not None:
@@ -190,9 +165,7 @@ class ConstraintSetting:
         chat.set_constraint(constraint)
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
-            self._screen.tell(
-                Notice(f"replies match {name_of_constraint(constraint)}{compiled}", "; ".join(warnings or ()))
-            )
+            self._screen.tell(Notice(f"replies match {name_of_constraint(constraint)}{compiled}", "; ".join(warnings)))
         elif before is not None:
             self._screen.tell(Notice(f"replies no longer match {name_of_constraint(before)}"))
 

@@ -8,7 +8,7 @@
 - `clicking`: a click does what the ink under it says; the base of both.
 - `field`: a text input that draws nothing foreign as it is. `form`: the keys of forms: a selected setting whose value is typed,
   moved and erased.
-- `dialog`: a modal box with a title, a body and a line of keys; it binds those of its group in `keys.dialogs`. `list_dialog`:
+- `dialog`: a modal box with a title, a body and a line of keys; it binds those of its group in `keys.tables`. `list_dialog`:
   `ListDialog`, rows with a search, details, names typed in place and actions asked for twice; and `ReadDialog`, text to read.
   While a dialog is open, `say()` and `tell()` show a line in it.
 - `background`: work in threads (`BackgroundTask`, `TaskQueue`), and `EnginePolling`, which wakes the screen for the engine.

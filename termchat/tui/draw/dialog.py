@@ -13,8 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.text import sanitize
-from termchat.tui.keys import dialogs
-from termchat.tui.keys.tables import CHAT
+from termchat.tui.keys import tables
 from termchat.tui.terminal.compositor import PlacingCompositor
 from termchat.tui.terminal.screens import ClosedOnce, use_compositor
 
@@ -50,7 +49,7 @@ class Dialog(ClosedOnce[Result | None]):
     Dialog Label { width: 1fr; }
     Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin-top: 1; }
     """
-    BINDINGS = [key.binding for key in dialogs.DIALOG]  # noqa: RUF012
+    BINDINGS = [key.binding for key in tables.DIALOG]  # noqa: RUF012
     KEYS = "DIALOGS"
     """Title of its group of keys, which it binds."""
     TITLE = ""
@@ -61,7 +60,7 @@ class Dialog(ClosedOnce[Result | None]):
     """Message shown when the dialog opens."""
 
     def __init_subclass__(cls) -> None:
-        group = dialogs.group_of(cls.__dict__.get("KEYS", ""))
+        group = tables.group_of(cls.__dict__.get("KEYS", ""))
         if group is not None and "BINDINGS" not in cls.__dict__:
             cls.BINDINGS = [key.binding for key in group.table if key.action]
         super().__init_subclass__()
@@ -88,7 +87,7 @@ class Dialog(ClosedOnce[Result | None]):
         return Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
 
     def hint(self) -> Content:
-        return dialogs.hint(*self.hints(), before=self.HINT)
+        return tables.hint(*self.hints(), before=self.HINT)
 
     def hints(self) -> KeyHints:
         return self.HINTS
@@ -105,7 +104,7 @@ class Dialog(ClosedOnce[Result | None]):
         if (
             learning is not None
             and learning.session is not None
-            and dialogs.actions(CHAT).get(event.key) == "app.learn"
+            and tables.actions(tables.CHAT).get(event.key) == "app.learn"
         ):
             event.stop()
             event.prevent_default()

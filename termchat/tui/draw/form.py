@@ -11,6 +11,7 @@ from textual.actions import parse
 
 from termchat.decoding.setting import Setting, SettingError, Value
 from termchat.text import erase_last
+from termchat.tui.keys.tables import actions, group_of
 
 
 class Form:
@@ -21,7 +22,7 @@ class Form:
     """
 
     KEYS = ""
-    """The title of the group of its keys, see `keys.dialogs.GROUPS`."""
+    """The title of the group of its keys, see `keys.tables.GROUPS`."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -88,8 +89,6 @@ class Form:
 
     @cached_property
     def _actions(self) -> dict[str, str]:
-        from termchat.tui.keys.dialogs import actions, group_of  # not needed before the first frame
-
         group = group_of(self.KEYS)
         return actions(group.table) if group is not None else {}
 

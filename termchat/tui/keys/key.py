@@ -12,6 +12,8 @@ from unicodedata import name as unicode_name
 from textual.binding import Binding
 from textual.keys import ASCII_KEY_NAMES, KEY_NAME_REPLACEMENTS, REPLACED_KEYS, key_to_character
 
+from termchat.engine.abilities import Feature
+
 Situation = Literal[
     "idle", "empty", "busy", "paused", "loading", "unloaded", "failed", "big", "token", "token-busy", "token-paused",
     "walks", "walks-busy", "walks-paused", "thinking",
@@ -27,17 +29,19 @@ class Key(NamedTuple):
     """One thing a person can do.
 
     `id` is what the config file remaps; `keys` is as Textual writes them ("" for none, but some can be given), the first is
-    shown. `labels` says in which situations the key line shows it, and how. `palette` is its title in the palette, "" to leave
-    it out. With `priority` it overrides what the focused widget does with the key. `display` replaces the shown keys where one
-    entry stands for a family: the others of the family follow it and have no `help`.
+    shown. `palette` is its title in the palette, "" to leave it out. `labels` says in which situations the key line shows it,
+    and how. `needs` is what the engine must offer for it. With `priority` it overrides what the focused widget does with the
+    key. `display` replaces the shown keys where one entry stands for a family: the others of the family follow it and have no
+    `help`.
     """
 
     id: str
     keys: str
     action: str
-    help: str
-    labels: Mapping[Situation, str] = {}
+    help: str = ""
     palette: str = ""
+    labels: Mapping[Situation, str] = {}
+    needs: Feature | None = None
     priority: bool = True
     display: str = ""
 
@@ -49,8 +53,10 @@ class Key(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few.
-    `refused`: the engine does not offer that. `lit`: a lesson points at it."""
+    """A key on the key line: its name, its effect, and the key that a click presses, "" for a family of several.
+
+    `refused`: the engine does not offer it. `lit`: a lesson points at it.
+    """
 
     name: str
     does: str

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from textual.keys import KEY_TO_UNICODE_NAME, Keys, key_to_character
 
 from termchat.text import guess_of
-from termchat.tui.keys.dialogs import GROUPS, KeyGroup
-from termchat.tui.keys.key import Key, key_of, shown
+from termchat.tui.keys.key import key_of, shown
+from termchat.tui.keys.tables import GROUPS, KEYS
 
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _NAMES = {key.value.rpartition("+")[2] for key in Keys if key.value.isascii() and "<" not in key.value} | {"space"}
@@ -23,9 +23,6 @@ _SENT_AS = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "esc
 _INTERRUPT = "ctrl+c"
 _KEPT = ("quit", "interrupt", "back", "close", "send")
 """What always has a key: the ways out, and how a message is sent."""
-
-_KEYS = {key.id: key for group in GROUPS for key in group.table}
-
 
 _CHARACTERS = frozenset(
     {key_of(chr(code)) for code in range(33, 127) if not chr(code).isalnum()} | set(KEY_TO_UNICODE_NAME)
@@ -59,9 +56,9 @@ def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[st
 
 def _read(id: str, asked: str) -> str:
     """Return the keys as Textual writes them. Raises ValueError for invalid ones."""
-    key = _KEYS.get(id)
+    key = KEYS.get(id)
     if key is None:
-        raise ValueError(f"unknown key id {id!r}{guess_of(id, _KEYS)}")
+        raise ValueError(f"unknown key id {id!r}{guess_of(id, KEYS)}")
     if not key.action:
         raise ValueError(f"{id} cannot be remapped")
     parted = ["comma"] if asked.strip() == "," else asked.replace(" ", "").split(",")
@@ -72,7 +69,7 @@ def _read(id: str, asked: str) -> str:
         if name == _INTERRUPT and id != "interrupt":
             raise ValueError(f"{shown(_INTERRUPT)} is reserved for copy, stop and quit")
         writes = "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
-        if writes and any(group.written for group in _groups_of(id)):
+        if writes and any(group.written and key in group.keys for group in GROUPS):
             raise ValueError(f"{shown(name)} would be typed as text where {id} applies")
     return ",".join(dict.fromkeys(names))
 
@@ -100,7 +97,7 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield remapped ids, their keys, and the ids beside which they clash; of two that were remapped, the later one."""
     ids = list(keymap)
     for id in reversed(ids):
-        beside = {key.id for group in _groups_of(id) for table in (group.table, *group.at) for key in table} - {id}
+        beside = {key.id for group in GROUPS if KEYS[id] in group.keys for key in group.keys} - {id}
         for name in keymap[id].split(","):
             for other in beside:
                 if name and name in _names(other, keymap) and (other not in keymap or ids.index(id) > ids.index(other)):
@@ -108,10 +105,6 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
-    key: Key = _KEYS[id]
+    key = KEYS[id]
     names = keymap.get(id, key.keys if key.action or "-" not in key.keys else "").split(",")
     return [_normal(name.strip()) for name in names if name.strip()] + [_INTERRUPT] * (id == "interrupt")
-
-
-def _groups_of(id: str) -> list[KeyGroup]:
-    return [group for group in GROUPS if any(key.id == id for table in (group.table, *group.at) for key in table)]

@@ -9,12 +9,11 @@ from termchat.lessons.lesson_file import LessonNames
 from termchat.lessons.shelf import Shelf, read_shelf
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.draw.marks import TEXT
-from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.keys.key import Key, keys_of, shown
+from termchat.tui.keys.tables import KEYS
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.transcript.looks import LOOKS
 
-_KEYS: dict[str, Key] = {key.id: key for group in GROUPS for key in group.table}
 _PLACE = re.compile(r"\{\{|\}\}|\{([\w.-]+)\}|`([^`]+)`")
 _TYPED = Ink("background", ground="muted", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
@@ -70,11 +69,11 @@ def known_lessons() -> Shelf:
 
 def lesson_names() -> LessonNames:
     """What a lesson may name on this screen."""
-    return LessonNames(frozenset(_KEYS), frozenset(LOOKS), frozenset(PAGES))
+    return LessonNames(frozenset(KEYS), frozenset(LOOKS), frozenset(PAGES))
 
 
 def _path(id: str) -> list[Key]:
     """The keys on the way to an id; none where it is unknown."""
     mode, _, knob = id.partition(".")
     ids = [mode, f"{mode}-{knob}"] if knob else [mode]
-    return [_KEYS[one] for one in ids] if all(one in _KEYS for one in ids) else []
+    return [KEYS[one] for one in ids] if all(one in KEYS for one in ids) else []

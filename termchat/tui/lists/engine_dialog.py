@@ -16,7 +16,7 @@ from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import ENGINE, name_of
+from termchat.tui.keys.tables import ENGINE, name_of
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")

@@ -11,7 +11,7 @@ from textual.widgets import Label
 from termchat.chat.changes import Full, Way
 from termchat.text import sanitize
 from termchat.tui.draw.dialog import Dialog
-from termchat.tui.keys.dialogs import link
+from termchat.tui.keys.tables import link
 
 
 class FullDialog(Dialog[Way]):

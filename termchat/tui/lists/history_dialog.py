@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from termchat.chat.service import Chat
 from termchat.text import one_line
-from termchat.tui.composer.history import matches
+from termchat.tui.composer.chat_composer import matches
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
-from termchat.tui.keys.dialogs import GROUPS, KeyGroup
 from termchat.tui.keys.key import displayed, families, keys_of
+from termchat.tui.keys.tables import GROUPS, KeyGroup
 from termchat.tui.themes.theme_file import Palette
 
 _KEY = 14

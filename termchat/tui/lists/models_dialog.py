@@ -23,7 +23,7 @@ from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, prose
-from termchat.tui.keys.dialogs import hint
+from termchat.tui.keys.tables import hint
 from termchat.tui.lists.engine_dialog import EngineDialog
 from termchat.tui.lists.gather import Chosen, Facts, Models, Pull, file_of
 from termchat.tui.lists.model_lines import (

@@ -11,7 +11,7 @@ from termchat.text import cells
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys import dialogs
+from termchat.tui.keys import tables
 from termchat.tui.lists.preset_dialog import knob_lines
 from termchat.tui.themes.theme_file import Palette
 
@@ -56,7 +56,7 @@ class PersonasDialog(ListDialog[Persona, tuple[Persona, bool]]):
         self.set_rows(list(personas.entries.values()), names.index(asked) if asked in names else 0)
 
     def hint(self) -> Content:
-        return dialogs.hint(*_ASK) if self.asked else super().hint()
+        return tables.hint(*_ASK) if self.asked else super().hint()
 
     def line(self, row: Persona, width: int, *, chosen: bool) -> Line:
         """Render its name, with its description where that fits: the details have it too."""

@@ -16,7 +16,6 @@ from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import name_of as key_of
 from termchat.tui.keys.tables import name_of
 
 _CHOOSE: KeyHints = (
@@ -45,7 +44,7 @@ def apply_preset(screen: ScreenContext, preset: Preset) -> None:
     """Set the chain, from the next token on."""
     changed = differences(preset, screen.chat.tuning)
     screen.knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin))
-    undo = f"{name_of('tune')} {key_of('tune-undo')} undoes it" if changed else ""
+    undo = f"{name_of('tune')} {name_of('tune-undo')} undoes it" if changed else ""
     screen.tell(Notice(f"{preset.origin}: {', '.join(changed) or 'nothing changed'}", undo))
 
 

@@ -15,7 +15,7 @@ from termchat.conversation.transcripts import FORMATS, of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.tui.draw.dialog import Dialog, KeyHints
 from termchat.tui.draw.field import Field
-from termchat.tui.keys.dialogs import hint
+from termchat.tui.keys.tables import hint
 
 _WIDE = max(len(form.endings[0]) for form in FORMATS.values())
 _KEYS: KeyHints = (("save-enter", "saves"), ("close", "closes"))

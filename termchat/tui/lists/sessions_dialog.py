@@ -20,7 +20,7 @@ from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.keys.dialogs import name_of
+from termchat.tui.keys.tables import name_of
 from termchat.tui.lists.session_list import Opened, SessionList, Turns
 from termchat.tui.themes.theme_file import Palette
 

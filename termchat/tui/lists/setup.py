@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.dialog import Dialog
-from termchat.tui.keys.dialogs import name_of
+from termchat.tui.keys.tables import name_of
 
 _MOST_KEPT = 200
 """Cells of what can be kept."""

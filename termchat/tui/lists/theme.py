@@ -10,7 +10,7 @@ from termchat.text import one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
-from termchat.tui.keys import dialogs
+from termchat.tui.keys import tables
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.legend import legend_line
@@ -49,7 +49,7 @@ class ThemePicker(ListDialog[str, str]):
         self.problem = "; ".join(map(str, chooser.problems))
 
     def hint(self) -> Content:
-        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.depth, ""))
+        return tables.hint(*self.HINTS, before=_LIMITS.get(self._chooser.depth, ""))
 
     def moved(self) -> None:
         assert self.row is not None

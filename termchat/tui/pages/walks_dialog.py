@@ -16,7 +16,7 @@ from termchat.tui.draw.form import FormKeys
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
-from termchat.tui.keys.dialogs import START
+from termchat.tui.keys.tables import START
 from termchat.tui.pages.walk_form import WalkForm
 from termchat.tui.themes.theme_file import Palette
 

@@ -10,7 +10,6 @@ from textual.widgets import Input
 
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
-from termchat.tui.composer.completion import Popup
 from termchat.tui.composer.composer import Composer
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.field import Field
@@ -112,9 +111,6 @@ class BottomBar(Column):
 
     def on_mount(self) -> None:
         self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
-
-    def on_popup_clicked(self, event: Popup.Clicked) -> None:
-        self._chat_screen.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         if event.widget is not self.screen.focused:

@@ -60,21 +60,18 @@ def tune_line(tune: Tune, width: int) -> Line:
 
 def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
     """List the keys of TUNE, the way out last."""
-    from termchat.tui.keys.dialogs import labels  # not needed before the first frame
-
     if tune.editing:
         on_empty = Label("Backspace", "when empty, removes the last", "backspace")
-        adds = labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
-        return [*adds, on_empty, *labels(("back", "back"))]
+        adds = tables.labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
+        return [*adds, on_empty, *tables.labels(("back", "back"))]
     if tune.typed is not None:
-        return labels(("tune-accept", "accept"), ("back", "drop"))
+        return tables.labels(("tune-accept", "accept"), ("back", "drop"))
     if tune.is_text:
-        return labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
+        return tables.labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
     coarse = [Label("⇧", "coarse")] if full else []
-    others = labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
-    return [
-        *([Label("a-z", "knob")] if full else []), *labels(("tune-less", "change")), *coarse, Label("0-9", "type"), *others,
-    ]  # fmt: skip
+    others = tables.labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
+    changes = [*tables.labels(("tune-less", "change")), *coarse, Label("0-9", "type")]
+    return [*([Label("a-z", "knob")] if full else []), *changes, *others]
 
 
 def _fitting(labels: Iterable[Label], width: int) -> list[Run]:

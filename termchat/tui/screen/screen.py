@@ -13,8 +13,8 @@ from textual.widget import Widget
 from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import format_bias as shown_bias
+from termchat.tui.composer.chat_composer import ChatComposer
 from termchat.tui.composer.composer import Composer
-from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
@@ -122,7 +122,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.tokens = Tokens(chat, self.transcript)
         tune = Tune(chat)
         self.panels = Panels(tune, asked=big)
-        self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
+        self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION)
         self._bottom = BottomBar(self, tune)
         self.set_class(big, "-projector")
         self.dialog = ""
@@ -441,7 +441,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.composer.send(event.text, event.written)
         self.choosing.remind()
 
-    def on_labelled_area_refused(self, event: Composer.Refused) -> None:
+    def on_composer_refused(self, event: Composer.Refused) -> None:
         self.tell(event.notice)
 
     def on_text_area_changed(self) -> None:

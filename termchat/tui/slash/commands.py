@@ -28,9 +28,8 @@ from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
-from termchat.tui.composer.command_text import CommandRefused
+from termchat.tui.composer.chat_composer import ChatComposer, CommandRefused
 from termchat.tui.composer.completion import Offer
-from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ReadDialog
@@ -410,7 +409,7 @@ def _ready(screen: ChatScreen) -> list[ModelRow]:
 def _learnt(screen: ChatScreen) -> Callable[[], object]:
     """Return a call, made in a thread, that has the composer complete the draft again."""
     composer = screen.composer
-    return lambda: composer.post_message(Composer.Learnt())
+    return lambda: composer.post_message(ChatComposer.Learnt())
 
 
 def _model_offer(row: ModelRow) -> Offer:

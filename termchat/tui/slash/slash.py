@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
-from termchat.tui.composer.command_text import CommandRefused, message_of, parted
-from termchat.tui.composer.completion import Completion, Offer
-from termchat.tui.composer.composer import Composer
+from termchat.tui.composer.chat_composer import ChatComposer, CommandRefused, split_command
+from termchat.tui.composer.completion import Completion, Offer, Paths
 
 if TYPE_CHECKING:
-    from termchat.tui.composer.mentions import Paths
     from termchat.tui.screen.screen import ChatScreen
     from termchat.tui.slash.commands import Command  # the table is made when the first slash is typed
 
@@ -25,6 +23,11 @@ _READ = 100
 _PATH = ("/", "~", "./", "../")
 """How a path begins, where a name or a text may stand, too."""
 _HOW = "/help lists all commands; start a message with // to send a slash"
+
+
+def message_of(text: str) -> str:
+    """Return the message in a text that is not a command: a second slash at its start says that the first is part of it."""
+    return text[1:] if text.startswith("//") and split_command(text[1:]) is not None else text
 
 
 class Slash:
@@ -46,10 +49,10 @@ class Slash:
 
         A command that there is not, or that cannot be done, is told so, and stays in the field.
         """
-        command, composer = parted(text), self._screen.composer
+        command, composer = split_command(text), self._screen.composer
         if command is None:
             if message_of(text) != text:
-                composer.post_message(Composer.Submitted(message_of(text), message_of(text)))
+                composer.post_message(ChatComposer.Submitted(message_of(text), message_of(text)))
                 return True
             return False
         try:
@@ -77,14 +80,10 @@ class Slash:
                 return Completion(column - len(word), tuple(begun))
         typed = line[start:column]
         if command.takes_path and typed.startswith(_PATH):
-            paths = [offer for source in self._paths() for offer in source.paths(typed) if offer.text != typed]
+            sources = (source for source in self._screen.composer.sources if isinstance(source, Paths))
+            paths = [offer for source in sources for offer in source.paths(typed) if offer.text != typed]
             return Completion(start, tuple(paths)) if paths else None
         return _fitting(start, typed, command.offers(self._screen), free=command.free)
-
-    def _paths(self) -> Iterator[Paths]:
-        from termchat.tui.composer.mentions import Paths
-
-        return (source for source in self._screen.composer.sources if isinstance(source, Paths))
 
     @property
     def _known(self) -> dict[str, Command]:
