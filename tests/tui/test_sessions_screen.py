@@ -17,7 +17,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.lists.sessions_dialog import heading, matched, preview_lines, session_line, when
+from termchat.tui.lists.sessions_dialog import list_columns, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
 from tests.chats import chat_on
@@ -39,7 +39,7 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int, searching: b
     ]
     lines = [session_line(row, width, NOON, searching=searching, opened=True) for row in rows]
     assert {cell_len(line.text) for line in lines} == {width}
-    assert cell_len(heading(width, searching=searching).text) == width
+    assert 2 + sum(one.width + one.gap for one in list_columns(width, searching=searching)) == width
     for height in (1, 2, 3, 8, 30):
         for said in (None, [], [("user", "模型" * 500), ("assistant", "word " * 5000)]):
             shown = preview_lines(rows[1], said, width, height)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from termchat.models.gguf.header import Header
     from termchat.models.listing import ModelRow
     from termchat.models.memory import Memory
+    from termchat.tui.lists.switching import ModelSwitching
 
 
 _FAST_BATCH = 512
@@ -38,13 +39,13 @@ _PATIENCE = 2.0
 class Pull:
     """One download. `now` is its progress, None before anything is known; it is over when `path` or `problem` is set."""
 
-    def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
+    def __init__(self, wanted: str, ended: Callable[[Pull], object]) -> None:
         self.wanted = wanted
         self.now: Pulling | None = None
         self.path: Path | None = None
         self.problem: ModelError | None = None
         self._cancelled = Event()
-        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: told(self))
+        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: ended(self))
 
     @property
     def running(self) -> bool:
@@ -96,24 +97,6 @@ class Facts(NamedTuple):
         return self._replace(run=run, context=context, memory=memory)
 
 
-def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
-    """Read the file of a row, to be run with the settings `picked`; None means the saved ones.
-
-    Raises:
-        ModelError: it cannot be used.
-    """
-    from termchat.chat.opening import recommend_settings
-    from termchat.models.catalogue import load
-    from termchat.models.gguf.header import read_header
-
-    header = read_header(path)
-    identity = header.identity()
-    run = run_of(config, identity, picked)
-    advice = recommend_settings(row.wanted, header, known or load())
-    knobs = {name: value for name, value in advice.items() if name in KNOBS}
-    return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
-
-
 def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
     """Return the tokens of context, and the memory."""
     from termchat.models.memory import BATCH, estimate
@@ -125,23 +108,12 @@ def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Mem
     return context, estimate(header, context, engine.kv_type, size=size, batch=batch, flash_attention=flash)
 
 
-class Chosen(NamedTuple):
-    """A model to chat with, read and checked, or the problem with it."""
-
-    wanted: str
-    choice: Choice | None
-    problem: ModelError | None
-
-
 Update = Callable[[], object]
 """A result of a thread: `Models.take` calls it, in the event loop."""
 
 
 class Models:
-    """All models, by what they are asked for with (`ModelRow.wanted`).
-
-    `told` hears in a thread of each download that ended and each model that was chosen; set it before either begins.
-    """
+    """All models, by what they are asked for with (`ModelRow.wanted`). `listener` hears of the ends of threads."""
 
     def __init__(self, config: Settings | None = None) -> None:
         self._config = config
@@ -152,7 +124,7 @@ class Models:
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
         """Bytes of free memory; None while unknown."""
-        self.told: Callable[[Pull | Chosen], object] = lambda _: None
+        self.listener: ModelSwitching | None = None
         self.pulls: dict[str, Pull] = {}
         """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
@@ -178,23 +150,27 @@ class Models:
             self._config = settings.load()
         return self._config
 
+    def deliver(self, news: Callable[[ModelSwitching], object]) -> None:
+        """Have the news of a thread called with the listener, in the event loop."""
+        if self.listener is not None:
+            self.listener.hear(news)
+
     # --- the list ----------------------------------------------------------------------------------------------------
 
-    def look(self, then: Callable[[], object] = lambda: None) -> None:
-        """Search the catalogue and the disk in a thread, which calls `then` at its end; known rows stay until they prove to be
-        gone."""
+    def look(self) -> None:
+        """Search the catalogue and the disk in a thread; known rows stay until they prove to be gone."""
         if self.looking:
             return
-        self._tasks["look"] = BackgroundTask(self._look, then)
+        self._tasks["look"] = BackgroundTask(self._look, lambda: self.deliver(lambda to: to.complete_again()))
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
 
-    def look_for(self, path: str, then: Callable[[], object]) -> None:
+    def look_for(self, path: str) -> None:
         """Search, unless the model in this file ("" for none) is known or was searched for last."""
         if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
             self._looked_for = path
-            self.look(then)
+            self.look()
 
     @property
     def looking(self) -> bool:
@@ -311,53 +287,73 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(
-        self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
-    ) -> None:
+    def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
         """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
-        are dropped. The thread calls `then` at its end if there were results."""
+        are dropped."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if (before := self._tasks.pop("read", None)) is not None:
             before.stop()
         if unread or unpaired:
-            self._tasks["read"] = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then))
+            self._tasks["read"] = BackgroundTask(lambda: self._read(unread, unpaired, loaded))
 
     def _read(
-        self,
-        unread: Sequence[ModelRow],
-        unpaired: Sequence[ModelRow],
-        loaded: ModelRow | None,
-        then: Callable[[], object],
+        self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
     ) -> Iterator[Update]:
+        has_news = bool(unread)
         for row in unread:
             facts: Facts | ModelError
             try:
-                facts = read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
+                facts = self._read_facts(row)
             except ModelError as problem:
                 facts = problem
             yield partial(self._facts.__setitem__, _key(row), facts)
-        paired = False
-        if loaded is not None:
-            for row, why_not in _pair(unpaired, loaded):
-                paired = True
+        with suppress(ModelError):  # none are compared if the file of the loaded one cannot be read
+            from termchat.models.draft_pairs import draft_facts, why_not_draft
+
+            for row in unpaired if loaded is not None else ():
+                assert loaded is not None
+                wanted = draft_facts(_file_in(loaded), loaded.size or 0)
+                try:
+                    why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+                except ModelError as problem:
+                    why_not = problem.message
+                has_news = True
                 yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
-        if unread or paired:
-            then()
+        if has_news:  # else the composer would have the same files read again and again
+            self.deliver(lambda to: to.complete_again())
+
+    def _read_facts(self, row: ModelRow) -> Facts:
+        """Read the file of a row.
+
+        Raises:
+            ModelError: it cannot be used.
+        """
+        from termchat.chat.opening import recommend_settings
+        from termchat.models.catalogue import load
+        from termchat.models.gguf.header import read_header
+
+        header = read_header(_file_in(row))
+        identity = header.identity()
+        run = run_of(self.config, identity, self._picked.get(row.wanted))
+        advice = recommend_settings(row.wanted, header, self.catalogue or load())
+        knobs = {name: value for name, value in advice.items() if name in KNOBS}
+        return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
-    def choose(self, wanted: str) -> None:
-        """Read and check a model in a thread; `told` gets it as a `Chosen`."""
+    def choose(self, wanted: str, hear: Callable[[Choice | ModelError], object]) -> None:
+        """Read and check a model in a thread; `hear` gets it, or the problem with it, in the event loop."""
 
         def work() -> Iterable[Update]:
             from termchat.chat.opening import choose_model
 
             try:
-                self.told(Chosen(wanted, choose_model(self.config, wanted, self._picked.get(wanted)), None))
+                choice: Choice | ModelError = choose_model(self.config, wanted, self._picked.get(wanted))
             except ModelError as problem:
-                self.told(Chosen(wanted, None, problem))
+                choice = problem
+            self.deliver(lambda _: hear(choice))
             return ()
 
         self._tasks["choose"] = BackgroundTask(work)
@@ -397,12 +393,12 @@ class Models:
                 self._picked[wanted] = known.run.picked
 
     def pull(self, row: ModelRow) -> None:
-        """Start or resume a download; `told` hears of its end."""
+        """Start or resume a download."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
         pull = self.pulls.get(row.wanted)
         if pull is None or not pull.running:
-            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.told(pull))
+            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.deliver(lambda to: to.hear_pull(pull)))
 
     @property
     def downloads(self) -> list[Pull]:
@@ -417,7 +413,7 @@ class Models:
 
     def close(self) -> None:
         """Stop the downloads; partial files stay."""
-        self.told = lambda _: None
+        self.listener = None
         for pull in (running := self.downloads):
             pull.cancel()
         end = monotonic() + _PATIENCE
@@ -433,22 +429,8 @@ def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
 
 
 def _key(row: ModelRow) -> tuple[str, int | None]:
-    """Return a key that tells files apart, also a file from its replacement."""
+    """Return the key of a file, which differs for its replacement."""
     return str(row.path), row.size
-
-
-def _pair(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[tuple[ModelRow, str]]:
-    """Yield rows and why their models cannot draft for the loaded one; none where the file of that cannot be read."""
-    from termchat.models.draft_pairs import draft_facts, why_not_draft
-
-    with suppress(ModelError):
-        wanted = draft_facts(_file_in(loaded), loaded.size or 0)
-        for row in rows:
-            try:
-                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
-            except ModelError as problem:
-                why_not = problem.message
-            yield row, why_not
 
 
 def _file_in(row: ModelRow) -> Path:

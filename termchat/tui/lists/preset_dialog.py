@@ -1,13 +1,17 @@
-"""Presets: applied to the chat, saved from its chain, and listed with what the highlighted one would change."""
+"""Presets: applied to the chat, saved from its chain, and listed with the changes by the highlighted one. And personas, which
+start a chat."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.content import Content
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.named_tables import NameRefused
+from termchat.config.named_tables import NamedEntries, NameRefused
 from termchat.config.presets import Preset
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import cells, home, one_line
@@ -16,8 +20,12 @@ from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import name_of as key_of
+from termchat.tui.keys import dialogs
 from termchat.tui.keys.tables import name_of
+from termchat.tui.themes.theme_file import Palette
+
+if TYPE_CHECKING:
+    from termchat.config.personas import Persona
 
 _CHOOSE: KeyHints = (
     ("list-up", "selects"), ("preset-apply", "applies"), ("preset-save", "saves the knobs as they are"),
@@ -28,6 +36,13 @@ _MARKS = 5
 """Cells of a row that are neither name nor description."""
 _LEAST_HELP = 20
 """Cells from which a knob's help is worth beginning."""
+_VALUE = 8
+"""Cells of the column with a persona's values, at least."""
+_ASK: KeyHints = (
+    ("persona-begin", "again starts a new chat with it"),
+    ("persona-here", "applies its knobs to this chat from here on"),
+    _CANCEL,
+)
 
 
 def changes(preset: Preset, now: Tuning) -> dict[str, str]:
@@ -36,17 +51,12 @@ def changes(preset: Preset, now: Tuning) -> dict[str, str]:
     return {name: " → ".join(map(KNOBS[name].show, both)) for name, both in values.items() if both[0] != both[1]}
 
 
-def differences(preset: Preset, now: Tuning) -> list[str]:
-    """Return the changes as texts, as "temperature 0.8 → 0"."""
-    return [f"{name} {both}" for name, both in changes(preset, now).items()]
-
-
 def apply_preset(screen: ScreenContext, preset: Preset) -> None:
     """Set the chain, from the next token on."""
-    changed = differences(preset, screen.chat.tuning)
+    changed = changes(preset, screen.chat.tuning)
     screen.knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin))
-    undo = f"{name_of('tune')} {key_of('tune-undo')} undoes it" if changed else ""
-    screen.tell(Notice(f"{preset.origin}: {', '.join(changed) or 'nothing changed'}", undo))
+    undo = f"{name_of('tune')} {dialogs.name_of('tune-undo')} undoes it" if changed else ""
+    screen.tell(Notice(f"{preset.origin}: {_join(changed) or 'nothing changed'}", undo))
 
 
 def keep_preset(screen: ScreenContext, name: str, *, replacing: bool = False) -> Path:
@@ -63,7 +73,7 @@ def keep_preset(screen: ScreenContext, name: str, *, replacing: bool = False) ->
 
 
 def knob_lines(knobs: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
-    """Render names, values and helps in columns, the helps where there is room for them."""
+    """Render names, values and helps in columns, the helps if they fit."""
     first = max((cells(name) for name, _, _ in knobs), default=0)
     second = max((cells(text) for _, text, _ in knobs), default=0)
     room = width - first - second - 4
@@ -94,7 +104,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         super().__init__(screen.palette)
         self._chat_screen = screen
         self._read(None)
-        at = (at for at, preset in enumerate(self.rows) if not differences(preset, self._tuning))
+        at = (at for at, preset in enumerate(self.rows) if not changes(preset, self._tuning))
         self.set_rows(self.rows, next(at, 0))
 
     @property
@@ -112,7 +122,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
 
     def line(self, row: Preset, width: int, *, chosen: bool) -> Line:
         """Render its name, with the description where all fit: the details have it too. A dot marks the chat's own chain."""
-        mark, dot = "▌" if chosen else " ", " " if differences(row, self._tuning) else "●"
+        mark, dot = "▌" if chosen else " ", " " if changes(row, self._tuning) else "●"
         about = _about(row) if self._longest_about <= width - self._longest - _MARKS else ""
         name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
         return Line(((mark, ACCENT), (f"{dot} ", ACCENT), name, (about, TEXT if chosen else MUTED)))
@@ -123,7 +133,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         changed = changes(row, self._tuning)
         lines = knob_lines([(name, text, KNOBS[name].help) for name, text in changed.items()], width)
         if len(about) + len(lines) + 1 > height:
-            lines = prose(", ".join(differences(row, self._tuning)), width)
+            lines = prose(_join(changed), width)
         if len(about) + len(lines) + 1 > height:
             about = []
         lines = lines or [Line((("nothing: the chain is set like this", MUTED),))]
@@ -143,7 +153,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         self.show_row()
 
     def action_apply(self) -> None:
-        if self.row is not None and self.is_current:  # no second Enter in the same burst
+        if self.row is not None:
             self.dismiss(self.row)
 
     def action_save(self) -> None:
@@ -199,3 +209,79 @@ class PresetsDialog(ListDialog[Preset, Preset]):
 
 def _about(preset: Preset) -> str:
     return preset.description or ("your own" if preset.own else "")
+
+
+def _join(changed: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {both}" for name, both in changed.items())
+
+
+def describe_persona(persona: Persona) -> str:
+    """Return the preset and the knobs that it sets."""
+    named = [persona.preset.origin] if persona.preset is not None else []
+    return ", ".join([*named, *(f"{name} {KNOBS[name].show(value)}" for name, value in persona.knobs.items())])
+
+
+class PersonasDialog(ListDialog["Persona", "tuple[Persona, bool]"]):
+    """All personas. The result is one, and whether it is for a new chat, or for the knobs of this one.
+
+    If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once.
+    """
+
+    DEFAULT_CSS = """
+    PersonasDialog #details { height: 9; }
+    PersonasDialog.-beside #details { width: 60%; height: 1fr; }
+    PersonasDialog > Vertical { max-height: 30; }
+    """
+    TITLE = "Personas"
+    HINT = "/persona save NAME saves this chat's settings as a persona."
+    HINTS = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
+    KEYS = "PERSONAS"
+    BESIDE = 104
+
+    def __init__(self, personas: NamedEntries[Persona], palette: Palette, *, begun: bool, asked: str = "") -> None:
+        super().__init__(palette)
+        names = list(personas.entries)
+        self._begun, self._longest = begun, max(map(cells, names), default=0)
+        self.problem = "\n".join(personas.problems[:2])
+        self.asked = "begin" if asked else ""
+        self.set_rows(list(personas.entries.values()), names.index(asked) if asked in names else 0)
+
+    def hint(self) -> Content:
+        return dialogs.hint(*_ASK) if self.asked else super().hint()
+
+    def line(self, row: Persona, width: int, *, chosen: bool) -> Line:
+        """Render its name, with its description where that fits: the details have it too."""
+        about = row.description or row.system or "no description"
+        if cells(about) > width - self._longest - 4:
+            about = ""
+        name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
+        return Line((("▌ " if chosen else "  ", ACCENT), name, (about, TEXT if chosen else MUTED)))
+
+    def render_details(self, row: Persona, width: int, height: int) -> list[Line]:
+        """Render description, system prompt and knobs; the system prompt is cut to the height."""
+        about = [*prose(row.description, width, MUTED), BLANK] if row.description else []
+        prompt = prose(row.system, width) if row.system else [Line((("none", MUTED),))]
+        preset = [("preset", f"{row.preset.name:<{_VALUE}}", row.preset.description)] if row.preset is not None else []
+        own = [(name, f"{KNOBS[name].show(value):<{_VALUE}}", KNOBS[name].help) for name, value in row.knobs.items()]
+        knobs = knob_lines([*preset, *own], width) or [Line((("unchanged", MUTED),))]
+        if len(prompt) + len(knobs) + 3 > height:
+            knobs = prose(describe_persona(row), width)
+        if len(about) + len(prompt) + len(knobs) + 3 > height:
+            about = []
+        room = max(height - len(knobs) - 3, 1)
+        if len(prompt) > room:
+            prompt = [*prompt[: room - 1], Line((("…", MUTED),))]
+        titles = Line((("SYSTEM PROMPT", TITLE),)), Line((("KNOBS", TITLE),))
+        return [*about, titles[0], *prompt, BLANK, titles[1], *knobs][:height]
+
+    def action_begin(self) -> None:
+        if not self._begun or self.confirm("begin"):
+            self._end(new=True)
+
+    def action_here(self) -> None:
+        if self._begun:
+            self._end(new=False)
+
+    def _end(self, *, new: bool) -> None:
+        if self.row is not None:
+            self.dismiss((self.row, new))

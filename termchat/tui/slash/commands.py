@@ -30,7 +30,6 @@ from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.command_text import CommandRefused
 from termchat.tui.composer.completion import Offer
-from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.list_dialog import ReadDialog
@@ -299,7 +298,7 @@ def _drafters(screen: ChatScreen) -> Iterable[Offer]:
     rows = _ready(screen)
     here = models.in_file(spec.path) if spec is not None else ""
     if (loaded := models.rows.get(here)) is not None:
-        models.read(rows, loaded, _learnt(screen))
+        models.read(rows, loaded)
         yield from (_model_offer(row) for row in rows if models.why_not_draft(row, loaded) == "")
 
 
@@ -339,10 +338,7 @@ def _save(screen: ChatScreen, path: str) -> None:
     except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
         raise CommandRefused(str(error)) from error
 
-    def over(problem: str) -> None:
-        screen.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
-
-    screen.conversations.write(where, over)
+    screen.conversations.write(where)
 
 
 def _help(screen: ChatScreen, name: str) -> None:
@@ -403,14 +399,8 @@ def _ready(screen: ChatScreen) -> list[ModelRow]:
     """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
     models, spec = screen.models, screen.chat.spec
     models.take()
-    models.look_for(spec.path if spec is not None else "", _learnt(screen))
+    models.look_for(spec.path if spec is not None else "")
     return [row for row in models.rows.values() if row.state == "ready"]
-
-
-def _learnt(screen: ChatScreen) -> Callable[[], object]:
-    """Return a call, made in a thread, that has the composer complete the draft again."""
-    composer = screen.composer
-    return lambda: composer.post_message(Composer.Learnt())
 
 
 def _model_offer(row: ModelRow) -> Offer:
