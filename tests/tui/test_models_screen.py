@@ -85,8 +85,8 @@ def test_a_filter_looks_for_all_words_in_name_source_and_quantisation() -> None:
 def test_what_is_here_comes_first_by_name_then_the_catalogue_in_its_order() -> None:
     given = [("b", "not downloaded"), ("a", "not downloaded"), ("Y", "on disk"), ("x", "on disk"), ("z", "loaded"),
              ("c", "broken"), ("0", "downloading")]  # fmt: skip
-    order = sorted(range(len(given)), key=lambda at: rank(given[at][1], row(given[at][0])))  # type: ignore[arg-type]
-    assert "".join(given[at][0] for at in order) == "zxYba0c"
+    items = [Item(row(name), state) for name, state in given]  # type: ignore[arg-type]
+    assert "".join(item.row.name for item in sorted(items, key=rank)) == "zxYba0c"
 
 
 @pytest.mark.parametrize("width", [30, 38, 60, 76, 99, 100, 140, 196])

@@ -105,6 +105,8 @@ class Item(NamedTuple):
     pull: Pull | None = None
     """Its download, until that has succeeded."""
     drafts: DraftRole = ""
+    why_not_draft: str | None = None
+    """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
     since: float | None = None
     """When an engine was first found not to answer, in seconds since the epoch."""
     recommended: Mapping[str, Value] = {}
@@ -114,6 +116,10 @@ class Item(NamedTuple):
     """How it was to run."""
     speculation: str = ""
     """What it has to do with speculation, in words."""
+
+    @property
+    def wanted(self) -> str:
+        return self.row.wanted
 
     @property
     def need(self) -> int | None:
@@ -139,10 +145,10 @@ def matches(row: ModelRow, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def rank(state: State, row: ModelRow) -> tuple[int, str]:
+def rank(item: Item) -> tuple[int, str]:
     """Return the sort key of a model: the loaded one, models on disk by name, then others, which stay in their order."""
-    here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
-    return STATES[state].order, row.name.lower() if here else ""
+    here = item.state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
+    return STATES[item.state].order, item.row.name.lower() if here else ""
 
 
 def list_columns(width: int, longest: int) -> list[Column]:

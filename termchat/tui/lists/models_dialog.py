@@ -51,7 +51,7 @@ _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
 
 
-class ModelsDialog(ListDialog[ModelRow, Choice]):
+class ModelsDialog(ListDialog[Item, Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
@@ -90,7 +90,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         super().__init__(screen.palette)
         self.chat, self.models, self._draft, self.problem = screen.chat, models, draft, problem
         self.set_class(first, "-first")
-        self._ordered: list[ModelRow] = []
+        self._ordered: list[Item] = []
         self.loaded: ModelRow | None = None
         self.drafter = ""
         """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
@@ -120,8 +120,8 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def on_lines_view_laid(self) -> None:
         self.changed()
 
-    def line(self, row: ModelRow, width: int, *, chosen: bool) -> Line:
-        return model_line(self._item(row), width, self.longest)
+    def line(self, row: Item, width: int, *, chosen: bool) -> Line:
+        return model_line(row, width, self.longest)
 
     def empty_lines(self, width: int) -> list[Line]:
         looking = self.models.looking or not self.models.rows
@@ -156,20 +156,18 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def changed(self) -> None:
         """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
-        self.set_rows(self.rows, next((at for at, row in enumerate(self.rows) if row.wanted == self._selected), 0))
+        self.set_rows(self.rows, next((at for at, item in enumerate(self.rows) if item.wanted == self._selected), 0))
         self.at_rest(self._read)
 
     def columns(self, width: int) -> list[Column]:
         return list_columns(width, self.longest)
 
-    def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
-        item, info = self._item(row), self.chat.model if row is self.loaded else None
-        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
-        item = item._replace(
-            recommended=self.models.recommended(row),
-            running=info,
-            config=config,
-            speculation=self._describe_drafts(row),
+    def render_details(self, row: Item, width: int, height: int) -> list[Line]:
+        info = self.chat.model if row.state == "loaded" else None
+        config = row.facts.run.config if info is not None and isinstance(row.facts, Facts) else None
+        recommended = self.models.recommended(row.row)
+        item = row._replace(
+            recommended=recommended, running=info, config=config, speculation=self._describe_drafts(row)
         )
         return model_lines(item, width, height)
 
@@ -182,9 +180,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """Name as many keys as fit, always the one that closes."""
         does: list[tuple[str, str]] = []
         state, note = None, ""
-        if (row := self.row) is not None:
-            state, role = self.state(row), self.draft_role(row)
-            does, note = [*STATES[state].hints, *(DRAFT_ROLES[role].hints if role else ())], STATES[state].note
+        if (item := self.row) is not None:
+            state, note = item.state, STATES[item.state].note
+            does = [*STATES[item.state].hints, *(DRAFT_ROLES[item.drafts].hints if item.drafts else ())]
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
         while does and len(wrap(hint(*does, end, before=note).plain, self._inside)) > _HINT_LINES:
@@ -195,7 +193,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """Return the title with the numbers of models and the free memory, as far as they fit."""
         if self._welcome is not None:
             return "Welcome to termchat"
-        local = [row for row in self._ordered if not row.engine]
+        local = [item.row for item in self._ordered if not item.row.engine]
         here, spare = sum(row.state == "ready" for row in local), size(self.spare)
         away = f"{len(local) - here} to download"
         texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
@@ -215,8 +213,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def _read(self) -> None:
         """Read the files of the rows in view, the highlighted one first."""
         at, height = self.picker.chosen, max(self.picker.size.height, 1)
-        wanted = [self.row, self.loaded, *self.rows[max(at - height, 0) : at + height]]
-        self.models.read([row for row in wanted if row is not None], self.drafted_for)
+        first = [self.row.row] if self.row is not None else []
+        loaded = [self.loaded] if self.loaded is not None else []
+        near = [item.row for item in self.rows[max(at - height, 0) : at + height]]
+        self.models.read([*first, *loaded, *near], self.drafted_for)
 
     def search(self, text: str) -> None:
         self.say("")
@@ -226,25 +226,25 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         draw_now(self)  # whoever types waits for it
 
     def enter(self, text: str) -> None:
-        row = self.row
-        if row is None or not self.is_current:  # a second Enter in the same burst does nothing
+        item = self.row
+        if item is None or not self.is_current:  # a second Enter in the same burst does nothing
             return
         self.say("")
-        match self.state(row):
+        match item.state:
             case "loaded" | "loading":
                 self.dismiss(None)
             case "on disk" | "elsewhere":
                 if not self._refuse_while_busy():
-                    self.models.choose(row.wanted, self.choose)
+                    self.models.choose(item.wanted, self.choose)
             case "downloading":
                 self.say("already downloading; Del stops it")
             case "not downloaded":
-                self.models.pull(row)
+                self.models.pull(item.row)
                 self.gather()
             case "no answer":
-                self._ask_again(row)
+                self._ask_again(item.row)
             case "not installed" | "broken":
-                self.say(row.problem)
+                self.say(item.row.problem)
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
@@ -252,17 +252,11 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Del to the filter without a download to stop."""
-        return action != "cancel" or self._pull is not None
-
-    @property
-    def _pull(self) -> Pull | None:
-        """The highlighted download, while it runs."""
-        pull = self.models.pulls.get(self.row.wanted) if self.row is not None else None
-        return pull if pull is not None and pull.running else None
+        return action != "cancel" or (self.row is not None and self.row.state == "downloading")
 
     def action_cancel(self) -> None:
-        if self._pull is not None:
-            self._pull.cancel()
+        if self.row is not None and self.row.pull is not None:
+            self.row.pull.cancel()
 
     def action_unload(self) -> None:
         loaded = self.loaded
@@ -274,24 +268,23 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self._again()
 
     def action_draft(self) -> None:
-        row = self.row
-        if row is not None:
+        item = self.row
+        if item is not None:
             self.say("")
-            if self.draft_role(row) == "draft model":
+            if item.drafts == "draft model":
                 self._draft("")
-            elif why_not := self._why_not_draft(row):
+            elif why_not := self._why_not_draft(item):
                 self.say(why_not)
             else:
-                self.tell(f"loading {row.name} to draft …")
-                self._draft(row.wanted)
+                self.tell(f"loading {item.row.name} to draft …")
+                self._draft(item.wanted)
 
     def action_reload(self) -> None:
         """Reload the loaded model, or ask the highlighted engine again."""
-        row = self.row
-        if row is not None and self.state(row) in ("elsewhere", "no answer"):
-            self._ask_again(row)
-            return
-        if self.chat.spec is not None and not self._refuse_while_busy():
+        item = self.row
+        if item is not None and item.state in ("elsewhere", "no answer"):
+            self._ask_again(item.row)
+        elif self.chat.spec is not None and not self._refuse_while_busy():
             self.chat.loading.reload_model()
             self.dismiss(None)
 
@@ -304,9 +297,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
-        row = self.row
-        if row is None:
+        if self.row is None:
             return
+        row = self.row.row
         self._engine_of = row.wanted if row.path is not None else ""
         if row.path is not None:
             self.say("")
@@ -319,9 +312,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def _open_engine(self) -> None:
         """Show the settings that were asked for, once the file of the model is read."""
-        row = self.row
-        facts = self.models.facts(row) if row is not None else None
-        if row is None or facts is None or row.wanted != self._engine_of or not self.is_current:
+        item = self.row
+        facts = item.facts if item is not None and item.wanted == self._engine_of else None
+        if item is None or facts is None or not self.is_current:
             return
         self._engine_of = ""
         if isinstance(facts, ModelError):
@@ -329,19 +322,21 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             return
 
         def closed(picked: Picked | None) -> None:
-            if picked == facts.run.picked and self.state(row) == "loaded":
+            if picked == facts.run.picked and self._make_item(item.row).state == "loaded":
                 self.dismiss(None)
             elif picked is not None:
-                self._save_settings(row, facts.run_as(facts.run._replace(picked=picked)))
-                self.models.choose(row.wanted, self.choose)
+                self._save_settings(item.row, facts.run_as(facts.run._replace(picked=picked)))
+                self.gather()
+                self.models.choose(item.wanted, self.choose)
 
         def memory(run: RunSettings) -> str:
-            return memory_text(Item(row, self.state(row), facts.run_as(run), self.spare))
+            return memory_text(item._replace(facts=facts.run_as(run)))
 
-        info = self.chat.model if row is self.loaded else None
+        info = self.chat.model if item.state == "loaded" else None
         options = self.models.config.engine.__struct_fields__
         in_effect = {name: getattr(info, name) for name in options if hasattr(info, name)}
-        self.app.push_screen(EngineDialog(self._palette, row.name, facts.run, self.chat, in_effect, memory), closed)
+        dialog = EngineDialog(self._palette, item.row.name, facts.run, self.chat, in_effect, memory)
+        self.app.push_screen(dialog, closed)
 
     def _save_settings(self, row: ModelRow, facts: Facts) -> None:
         lesson = bool(self.chat.lesson)
@@ -397,7 +392,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
-        self._ordered = sorted(rows.values(), key=lambda row: rank(self.state(row), row))
+        self._ordered = sorted(map(self._make_item, rows.values()), key=rank)
 
     def _find_loaded(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
         """Find the row of the model that is loaded or loading; make one if it is in no list."""
@@ -433,33 +428,36 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """List the models with all the typed words, else the one that the text names: a file, or a model to download."""
         text = self.field.value.strip()
         words = text.lower().split()
-        rows = [row for row in self._ordered if matches(row, words)]
+        rows = [item for item in self._ordered if matches(item.row, words)]
         if not rows and text.startswith(_PATH):
-            rows = [_in_file(text)]
+            rows = [self._make_item(_in_file(text))]
         elif not rows and _ANYWHERE.fullmatch(text):
             source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
-            rows = [ModelRow(wanted=text, name=text, state="not downloaded", source=source)]
-        self.longest = max((cells(row.name) for row in (*self._ordered, *rows)), default=0)
+            rows = [self._make_item(ModelRow(wanted=text, name=text, state="not downloaded", source=source))]
+        self.longest = max((cells(item.row.name) for item in (*self._ordered, *rows)), default=0)
         self.rows = rows
 
-    def state(self, row: ModelRow) -> State:
-        pull = self.models.pulls.get(row.wanted)
-        if self.loaded is not None and row.wanted == self.loaded.wanted:
-            return "loaded" if self.chat.model is not None else "loading"
-        if pull is not None and pull.running:
-            return "downloading"
-        if pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
-            return "on disk"
-        if row.engine:
-            return "elsewhere" if row.state == "ready" else "no answer"
-        return "on disk" if row.state == "ready" else row.state
-
-    def _item(self, row: ModelRow) -> Item:
-        pull = self.models.pulls.get(row.wanted)
-        return Item(
-            row, self.state(row), self.models.facts(row), self.spare, pull if pull and pull.path is None else None,
-            self.draft_role(row), self.models.silent.get(row.engine),
-        )  # fmt: skip
+    def _make_item(self, row: ModelRow) -> Item:
+        models, loaded, drafted_for = self.models, self.loaded, self.drafted_for
+        pull = models.pulls.get(row.wanted)
+        if loaded is not None and row.wanted == loaded.wanted:
+            state: State = "loaded" if self.chat.model is not None else "loading"
+        elif pull is not None and pull.running:
+            state = "downloading"
+        elif pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
+            state = "on disk"
+        elif row.engine:
+            state = "elsewhere" if row.state == "ready" else "no answer"
+        else:
+            state = "on disk" if row.state == "ready" else row.state
+        drafts: DraftRole = ""
+        why_not = None
+        if drafted_for is not None and row.wanted != drafted_for.wanted:
+            why_not = models.why_not_draft(row, drafted_for) if row.path is not None else None
+            drafts = "draft model" if row.wanted == self.drafter else "can draft" if why_not == "" else ""
+        pull = pull if pull is not None and pull.path is None else None
+        since = models.silent.get(row.engine)
+        return Item(row, state, models.facts(row), self.spare, pull, drafts, why_not, since)
 
     @property
     def drafted_for(self) -> ModelRow | None:
@@ -467,17 +465,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         here = self.loaded is not None and self.loaded.path is not None
         return self.loaded if here and self.chat.model is not None and "drafts" in self.chat.engine.offers else None
 
-    def draft_role(self, row: ModelRow) -> DraftRole:
-        loaded = self.drafted_for
-        if loaded is None or row.wanted == loaded.wanted:
-            return ""
-        if row.wanted == self.drafter:
-            return "draft model"
-        return "can draft" if row.path is not None and self.models.why_not_draft(row, loaded) == "" else ""
-
-    def _why_not_draft(self, row: ModelRow) -> str:
+    def _why_not_draft(self, item: Item) -> str:
         """Explain why a model cannot draft for the loaded one; "" if it can, and while unknown."""
-        loaded = self.drafted_for
+        row, loaded = item.row, self.drafted_for
         if self.chat.cannot_draft:
             return f"nothing can be drafted: {self.chat.cannot_draft}"
         if loaded is None and self.loaded is not None and self.loaded.engine:
@@ -488,33 +478,29 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             return f"choose a smaller model to draft for {row.name}"
         if row.path is None:
             return "it is on another machine" if row.engine else "download it first to draft with it"
-        why_not = self.models.why_not_draft(row, loaded)
-        return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
+        return f"{row.name} cannot draft for {loaded.name}: {item.why_not_draft}" if item.why_not_draft else ""
 
-    def _describe_drafts(self, row: ModelRow) -> str:
+    def _describe_drafts(self, item: Item) -> str:
         """Describe a model's part in speculation; "" for none, and while unknown."""
-        loaded, host = self.drafted_for, self.chat.host
-        if loaded is None:
-            return f"{row.draft_model} can draft for it" if row.draft_model else ""
-        if row.wanted == loaded.wanted:
+        row, loaded, host = item.row, self.drafted_for, self.chat.host
+        if loaded is not None and row.wanted == loaded.wanted:
             if host.drafter is not None:
                 return f"{host.drafter.name} drafts for it"
             if host.drafter_failure is not None:
                 return host.drafter_failure.message
-            if able := [one.name for one in self._ordered if self.draft_role(one)]:
+            if able := [one.row.name for one in self._ordered if one.drafts]:
                 return f"{', '.join(able)} can draft for it"
             named = self.models.rows.get(loaded.draft_model)
             away = named is not None and named.path is None
             return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
-        if row.wanted == self.drafter:
+        if loaded is not None and item.drafts == "draft model":
             return f"it drafts for {loaded.name}"
-        why_not = self.models.why_not_draft(row, loaded) if row.path is not None else None
-        if why_not:
-            return f"it cannot draft for {loaded.name}: {why_not}"
-        if why_not is not None:
+        if loaded is not None and item.why_not_draft:
+            return f"it cannot draft for {loaded.name}: {item.why_not_draft}"
+        if loaded is not None and item.drafts:
             share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
             return f"it can draft for {loaded.name}{share}"  # the smaller it is, the sooner its drafts pay
-        if row.wanted == loaded.draft_model:
+        if loaded is not None and row.wanted == loaded.draft_model:
             return f"it can draft for {loaded.name} once it is downloaded"
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
 
