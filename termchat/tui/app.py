@@ -32,8 +32,7 @@ from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.switching import SessionList
+from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.slash.slash import Slash

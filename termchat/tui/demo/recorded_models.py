@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -49,11 +50,11 @@ class RecordedModels(Models):
             super().choose(wanted, hear)
         elif self._run.picked.settings.keys() <= _RECORDED:
             spec = msgspec.structs.replace(SPEC, fast_prefill=self._run.config.engine.fast_prefill)
-            self.deliver(lambda _: hear(Choice(spec, {})))
+            self.deliver(partial(hear, Choice(spec, {})))
         else:
             settings = " and ".join(sorted(_RECORDED))
             refused = ModelError(NOT_RECORDED, f"only {settings} can be changed here")
-            self.deliver(lambda _: hear(refused))
+            self.deliver(partial(hear, refused))
 
     @property
     def _run(self) -> RunSettings:

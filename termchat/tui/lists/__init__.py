@@ -5,15 +5,14 @@
     disk, catalogue, hub ─ threads ─▶ Models ─ take() ─▶ ModelsDialog ─ Choice ─▶ Chat
 
 - `gather`: `Models` looks for models, reads their files (`Facts`), downloads them (`Pull`) and checks the one that is wanted,
-  in threads, whose results are calls that `take()` makes, on the timer of the dialog; their ends are heard by `ModelSwitching`.
-  It outlives the dialog.
+  in threads, whose results are calls that `take()` makes, on the timer of the dialog; `ModelSwitching` hears of their ends.
+  `SessionList` has the saved chats, and the thread that reads and changes them. Both outlive the dialogs.
 - `model_lines`: an `Item`, which is a model as a chat sees it, as a row and in detail; and the text for a person without one.
 - `models_dialog`: the models in order for one chat, the keys of the list, and the files that were skipped. `engine_dialog`: the
   settings of one model, as a form in a list.
 
 **Switching**: `switching` opens the dialogs and acts on their results: `ModelSwitching` has the chat load a model,
-`ChatSwitching` starts chats, also as a persona, opens saved ones, and saves transcripts. `SessionList` is what is known of the
-saved chats, and the thread that reads and changes them.
+`ChatSwitching` starts chats, also as a persona, opens saved ones, and saves transcripts.
 
 **Chats**: `sessions_dialog` (the saved chats), `chat_dialogs` (a new chat, and where to save a transcript), `welcome` (an empty
 chat). `branch_tree` lists the branches of a chat, and opens `compare` on two replies.

@@ -14,7 +14,7 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 from termchat.tui.lists.compare import CompareDialog, ComparedReply
-from termchat.tui.lists.switching import SessionList
+from termchat.tui.lists.gather import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.turn_source import describe_ending
 

@@ -1,4 +1,4 @@
-"""All models there are: searched for, read, checked and downloaded in threads."""
+"""All models, searched for, read, checked and downloaded in threads; and the saved chats, read and changed in one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from termchat.chat.loading import Choice
 from termchat.config.origins import FLAG
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
+from termchat.conversation.session import Session, SessionSummary
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.tree import Node, Role
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.tui.draw.background import BackgroundTask
+from termchat.tui.draw.background import BackgroundTask, TaskQueue
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
+    from termchat.conversation.store.store import Store
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
     from termchat.models.download.progress import Pulling
     from termchat.models.gguf.header import Header
     from termchat.models.listing import ModelRow
     from termchat.models.memory import Memory
-    from termchat.tui.lists.switching import ModelSwitching
 
 
 _FAST_BATCH = 512
@@ -108,12 +112,20 @@ def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Mem
     return context, estimate(header, context, engine.kv_type, size=size, batch=batch, flash_attention=flash)
 
 
+Turns = Sequence[tuple[Role, str]]
+"""Roles and texts of turns."""
+Opened = tuple[Session, Choice | None, str]
+"""See `opening.fetch_session`."""
 Update = Callable[[], object]
 """A result of a thread: `Models.take` calls it, in the event loop."""
 
 
 class Models:
-    """All models, by what they are asked for with (`ModelRow.wanted`). `listener` hears of the ends of threads."""
+    """All models, by what they are asked for with (`ModelRow.wanted`).
+
+    `deliver` has a call made in the event loop; with it a thread calls `pulled` with a download that ended, and `learnt` once
+    more is known of models.
+    """
 
     def __init__(self, config: Settings | None = None) -> None:
         self._config = config
@@ -124,7 +136,9 @@ class Models:
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
         """Bytes of free memory; None while unknown."""
-        self.listener: ModelSwitching | None = None
+        self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
+        self.pulled: Callable[[Pull], object] = lambda _: None
+        self.learnt: Callable[[], object] = lambda: None
         self.pulls: dict[str, Pull] = {}
         """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
@@ -150,18 +164,13 @@ class Models:
             self._config = settings.load()
         return self._config
 
-    def deliver(self, news: Callable[[ModelSwitching], object]) -> None:
-        """Have the news of a thread called with the listener, in the event loop."""
-        if self.listener is not None:
-            self.listener.hear(news)
-
     # --- the list ----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Search the catalogue and the disk in a thread; known rows stay until they prove to be gone."""
         if self.looking:
             return
-        self._tasks["look"] = BackgroundTask(self._look, lambda: self.deliver(lambda to: to.complete_again()))
+        self._tasks["look"] = BackgroundTask(self._look, lambda: self.deliver(self.learnt))
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
@@ -322,7 +331,7 @@ class Models:
                 has_news = True
                 yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
         if has_news:  # else the composer would have the same files read again and again
-            self.deliver(lambda to: to.complete_again())
+            self.deliver(self.learnt)
 
     def _read_facts(self, row: ModelRow) -> Facts:
         """Read the file of a row.
@@ -353,7 +362,7 @@ class Models:
                 choice: Choice | ModelError = choose_model(self.config, wanted, self._picked.get(wanted))
             except ModelError as problem:
                 choice = problem
-            self.deliver(lambda _: hear(choice))
+            self.deliver(partial(hear, choice))
             return ()
 
         self._tasks["choose"] = BackgroundTask(work)
@@ -398,7 +407,7 @@ class Models:
             self.sources[row.wanted] = row
         pull = self.pulls.get(row.wanted)
         if pull is None or not pull.running:
-            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.deliver(lambda to: to.hear_pull(pull)))
+            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.deliver(partial(self.pulled, pull)))
 
     @property
     def downloads(self) -> list[Pull]:
@@ -413,12 +422,49 @@ class Models:
 
     def close(self) -> None:
         """Stop the downloads; partial files stay."""
-        self.listener = None
+        self.deliver = lambda _: None
         for pull in (running := self.downloads):
             pull.cancel()
         end = monotonic() + _PATIENCE
         for pull in running:
             pull.join(max(end - monotonic(), 0))
+
+
+class SessionList:
+    """The saved chats, read and changed by a thread, never the event loop; its caches outlive the dialogs.
+
+    `deliver` is set by the dialog: it takes, in the thread of `work`, what is to be called in the event loop.
+    """
+
+    def __init__(self, store: Store, config: Settings) -> None:
+        self.store, self._config = store, config
+        self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
+        self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
+        self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
+        """The words that were last searched for, "" for all chats, and the newest chats that have them."""
+        self.previews: dict[tuple[str, float], Turns] = {}
+        """The last turns of chats, by id and time of change."""
+        self.deleted: list[SessionSummary] = []
+        """Chats that can be restored, in the order of their deletion."""
+
+    def fetch(self, session: str, loaded: str) -> Opened:
+        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
+        from termchat.chat.opening import fetch_session
+
+        return fetch_session(self.store, session, self._config, loaded)
+
+    def token(self, session: str, node: Node, index: int) -> Token | None:
+        """Read a token's record of any chat, a few at a time; None also if it cannot be read."""
+        with suppress(StoreError):
+            return self.store.token(session, node.number, index)
+        return None
+
+    def of_lesson(self, lesson: str) -> Session | None:
+        """Read the chat in which a lesson was last left, if it is kept. It waits for the disk."""
+        with suppress(StoreError):
+            session = self.store.of_lesson(lesson)
+            return self.store.load(session) if session is not None else None
+        return None
 
 
 def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:

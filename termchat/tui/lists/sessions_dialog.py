@@ -21,7 +21,7 @@ from termchat.tui.draw.list_dialog import Column, ListDialog, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, count, fitting
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.dialogs import name_of
-from termchat.tui.lists.switching import Opened, SessionList, Turns
+from termchat.tui.lists.gather import Opened, SessionList, Turns
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
@@ -12,24 +12,18 @@ from termchat.chat import opening
 from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.config.origins import replaced
-from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.conversation.tree import Node, Role
-from termchat.decoding.records import Token
 from termchat.engine.address import SIGN
 from termchat.models.errors import ModelError
 from termchat.tui.composer.composer import Composer
 from termchat.tui.context import ScreenContext
-from termchat.tui.draw.background import TaskQueue
 from termchat.tui.keys.tables import name_of
-from termchat.tui.lists.gather import Models, Pull
+from termchat.tui.lists.gather import Models, Opened, Pull, SessionList
 
 if TYPE_CHECKING:
     from termchat.config.named_tables import NamedEntries
     from termchat.config.personas import Persona
-    from termchat.config.settings import Settings
-    from termchat.conversation.store.store import Store
     from termchat.tui.lists.chat_dialogs import SaveDialog
     from termchat.tui.lists.models_dialog import ModelsDialog
     from termchat.tui.lists.sessions_dialog import SessionsDialog
@@ -37,10 +31,6 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN = 0.5
 """Seconds between looks at downloads: about as often as their numbers change."""
-Turns = Sequence[tuple[Role, str]]
-"""Roles and texts of turns."""
-Opened = tuple[Session, Choice | None, str]
-"""See `opening.fetch_session`."""
 
 
 class ModelSwitching:
@@ -54,15 +44,12 @@ class ModelSwitching:
 
     def listen(self) -> None:
         """Hear of the threads of `Models`."""
-        self._models.listener = self
+        models = self._models
+        models.deliver, models.pulled, models.learnt = self._screen.call_later, self._hear_pull, self._complete_again
         if self._models.downloads:
             self._show_downloads()
 
-    def hear(self, news: Callable[[ModelSwitching], object]) -> None:
-        """Take in news of a thread, in the event loop."""
-        self._screen.call_later(news, self)
-
-    def complete_again(self) -> None:
+    def _complete_again(self) -> None:
         """Have the composer complete the draft again: more is known of the models."""
         self._screen.composer.post_message(Composer.Learnt())
 
@@ -138,7 +125,7 @@ class ModelSwitching:
         if self._models.downloads and self._dialog is None:
             self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
-    def hear_pull(self, pull: Pull) -> None:
+    def _hear_pull(self, pull: Pull) -> None:
         """Show the end of a download in the dialog, or else as a notice; the very first model is loaded at once."""
         wanted = self._models.here(pull)
         if self._dialog is not None:
@@ -149,41 +136,6 @@ class ModelSwitching:
             self._screen.tell(Notice(pull.problem.message, pull.problem.hint, "error"))
         if pull.path is not None and self._chat.spec is None:
             self.take(wanted)
-
-
-class SessionList:
-    """The saved chats, read and changed by a thread, never the event loop; its caches outlive the dialogs.
-
-    `deliver` is set by the dialog: it takes, in the thread of `work`, what is to be called in the event loop.
-    """
-
-    def __init__(self, store: Store, config: Settings) -> None:
-        self.store, self._config = store, config
-        self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
-        self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
-        self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
-        """The words that were last searched for, "" for all chats, and the newest chats that have them."""
-        self.previews: dict[tuple[str, float], Turns] = {}
-        """The last turns of chats, by id and time of change."""
-        self.deleted: list[SessionSummary] = []
-        """Chats that can be restored, in the order of their deletion."""
-
-    def fetch(self, session: str, loaded: str) -> Opened:
-        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
-        return opening.fetch_session(self.store, session, self._config, loaded)
-
-    def token(self, session: str, node: Node, index: int) -> Token | None:
-        """Read a token's record of any chat, a few at a time; None also if it cannot be read."""
-        with contextlib.suppress(StoreError):
-            return self.store.token(session, node.number, index)
-        return None
-
-    def of_lesson(self, lesson: str) -> Session | None:
-        """Read the chat in which a lesson was last left, if it is kept. It waits for the disk."""
-        with contextlib.suppress(StoreError):
-            session = self.store.of_lesson(lesson)
-            return self.store.load(session) if session is not None else None
-        return None
 
 
 class ChatSwitching:

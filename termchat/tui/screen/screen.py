@@ -21,8 +21,8 @@ from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.switching import ChatSwitching, ModelSwitching, SessionList
+from termchat.tui.lists.gather import Models, SessionList
+from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.pages.panels import ALONE, Panels
 from termchat.tui.pages.record import piece_of
