@@ -300,7 +300,7 @@ VIEWS: dict[str, Opens] = {
     "LESSON": on_strip,
     "LESSON, a question with answers": partial(on_strip, 2),
     "BRANCHES": partial(after, "ctrl+g", "y"),
-    "REPLIES": lambda: below(lambda desk: ReplyPicker(desk.chat.conversation, "this", desk.app.palette)),
+    "REPLIES": lambda: below(lambda desk: ReplyPicker(desk.chat.conversation, desk.app.palette, lambda *_: None)),
     "THEMES": partial(after, "f9"),
     "PERSONAS": partial(after, "f5"),
     "PRESETS": partial(after, "f10"),

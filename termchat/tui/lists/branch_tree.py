@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from termchat.chat.service import Chat
+from termchat.conversation.recorded_reply import TokenSource
 from termchat.conversation.reply_facts import facts_of, list_varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
@@ -18,6 +19,7 @@ from termchat.tui.lists.gather import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.turn_source import describe_ending
 
+Result = TypeVar("Result")
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
 _INDENT = 2
@@ -74,7 +76,7 @@ def reply_of(conversation: Conversation, node: Node) -> int | None:
     return node.number if node.role == "assistant" else None
 
 
-def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
+def _format_tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
     """Format the facts in which a reply differs from its siblings, the place of its fork, and its length."""
     node = row.node
     if node.role == "user":
@@ -105,8 +107,8 @@ def _read_differing(conversation: Conversation, node: Node, known: dict[int, dic
     return known[node.number]
 
 
-class BranchList(ListDialog[BranchRow, int]):
-    """The turns of a chat as a tree. The result is a turn of it."""
+class BranchList(ListDialog[BranchRow, Result]):
+    """The turns of a chat as a tree."""
 
     def __init__(self, conversation: Conversation, palette: Palette) -> None:
         super().__init__(palette)
@@ -128,7 +130,9 @@ class BranchList(ListDialog[BranchRow, int]):
 
     def line(self, row: BranchRow, width: int, *, chosen: bool) -> Line:
         node, on_path, marked = row.node, row.node.number in self._path, row.node.number == self.marked
-        tail = _tail(self.conversation, row, _read_differing(self.conversation, node, self._differing), width // 2)
+        tail = _format_tail(
+            self.conversation, row, _read_differing(self.conversation, node, self._differing), width // 2
+        )
         bend = ("└ " if row.last else "├ ") if row.fork else ""
         stem = " " * (_INDENT * max(min(row.depth, _MOST_DEPTH) - int(row.fork), 0)) + bend
         dot, ink = ("●", ACCENT) if on_path else ("○", FAINT)
@@ -160,25 +164,26 @@ class BranchList(ListDialog[BranchRow, int]):
         return reply
 
 
-class ReplyPicker(BranchList):
-    """A reply of another chat; `title` is that of the chat."""
+class ReplyPicker(BranchList[ComparedReply]):
+    """The replies of another chat, of which the result is one; `read` reads the records of its tokens."""
 
     HINTS = (("list-up", "browse"), ("reply-choose", "compares with this reply"), ("close", "closes"))
     KEYS = "REPLIES"
 
-    def __init__(self, conversation: Conversation, title: str, palette: Palette) -> None:
+    def __init__(self, conversation: Conversation, palette: Palette, read: TokenSource) -> None:
         super().__init__(conversation, palette)
-        self._title = title
+        self._read = read
 
     def title_line(self) -> str:
-        return sanitize(f"Compare with a reply of: {self._title}", keep="")
+        return sanitize(f"Compare with a reply of: {self.conversation.title or 'untitled'}", keep="")
 
     def action_choose(self) -> None:
         if (reply := self.reply) is not None:
-            self.dismiss(reply)
+            title = self.conversation.title or "untitled"
+            self.dismiss(ComparedReply(self.conversation, reply, title, self._read))
 
 
-class TreeDialog(BranchList):
+class TreeDialog(BranchList[int]):
     """All branches of a chat. The result is the turn where the branch to go to ends; `sessions` are chats to compare with."""
 
     TITLE = "Branches"
@@ -205,9 +210,9 @@ class TreeDialog(BranchList):
 
     def action_rename(self) -> None:
         if (node := self.node) is not None:
-            self.type_name(node.name, lambda name: self._rename(node, name))
+            self.type_name(node.name, lambda name: self._rename_branch(node, name))
 
-    def _rename(self, node: Node, name: str) -> None:
+    def _rename_branch(self, node: Node, name: str) -> None:
         self._chat.branches.rename_branch(node.number, name)
         self.end_naming()
         self.show_rows()
@@ -237,7 +242,7 @@ class TreeDialog(BranchList):
             self.say("this is the same reply; mark one with m, then compare another with c")
             return
         self.say("")
-        self._compare(self._named(other), self._named(reply))
+        self._open_compare(self._name_reply(other), self._name_reply(reply))
 
     def action_other(self) -> None:
         from termchat.tui.lists.sessions_dialog import ChatPicker  # only for whoever compares with another chat
@@ -250,23 +255,21 @@ class TreeDialog(BranchList):
         self.say("")
 
         def chosen(stored: Session | None) -> None:
-            if stored is None:
-                return
-            title = stored.conversation.title or "untitled"
-            other = ReplyPicker(stored.conversation, title, self._palette)
-            self.app.push_screen(other, lambda end: over(stored.conversation, end, title, stored.id))
+            if stored is not None:
+                id = stored.id
+                picker = ReplyPicker(stored.conversation, self._palette, lambda node, at: sessions.token(id, node, at))
+                self.app.push_screen(picker, over)
 
-        def over(conversation: Conversation, end: int | None, title: str, stored_id: str) -> None:
-            if end is not None:
-                there = ComparedReply(conversation, end, title, lambda node, at: sessions.token(stored_id, node, at))
-                self._compare(self._named(reply), there)
+        def over(other: ComparedReply | None) -> None:
+            if other is not None:
+                self._open_compare(self._name_reply(reply), other)
 
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
-    def _named(self, end: int) -> ComparedReply:
+    def _name_reply(self, end: int) -> ComparedReply:
         return ComparedReply(
             self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.read_token
         )
 
-    def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
+    def _open_compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

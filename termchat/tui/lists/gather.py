@@ -97,11 +97,11 @@ class Facts(NamedTuple):
     memory: Memory
 
     def run_as(self, run: RunSettings) -> Facts:
-        context, memory = _needs(self.header, self.size, run.config)
+        context, memory = _estimate_needs(self.header, self.size, run.config)
         return self._replace(run=run, context=context, memory=memory)
 
 
-def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
+def _estimate_needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
     """Return the tokens of context, and the memory."""
     from termchat.models.memory import BATCH, estimate
 
@@ -170,7 +170,7 @@ class Models:
         """Search the catalogue and the disk in a thread; known rows stay until they prove to be gone."""
         if self.looking:
             return
-        self._tasks["look"] = BackgroundTask(self._look, lambda: self.deliver(self.learnt))
+        self._tasks["look"] = BackgroundTask(self._search, lambda: self.deliver(self.learnt))
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
@@ -208,7 +208,7 @@ class Models:
         file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
-    def _look(self) -> Iterator[Update]:
+    def _search(self) -> Iterator[Update]:
         from termchat.config import settings
         from termchat.models import catalogue, listing, memory
 
@@ -272,11 +272,11 @@ class Models:
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
         """Return the facts of a row's file, or the problem with it; None until it is read."""
-        return self._facts.get(_key(row))
+        return self._facts.get(_file_key(row))
 
     def why_not_draft(self, row: ModelRow, loaded: ModelRow) -> str | None:
         """Return why a model cannot draft for the loaded one, as the end of a sentence; "" if it can, None while unknown."""
-        return self._pairs.get((_key(row), _key(loaded)))
+        return self._pairs.get((_file_key(row), _file_key(loaded)))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
         """Return the recommended knobs, as far as they are known yet."""
@@ -305,9 +305,9 @@ class Models:
         if (before := self._tasks.pop("read", None)) is not None:
             before.stop()
         if unread or unpaired:
-            self._tasks["read"] = BackgroundTask(lambda: self._read(unread, unpaired, loaded))
+            self._tasks["read"] = BackgroundTask(lambda: self._read_files(unread, unpaired, loaded))
 
-    def _read(
+    def _read_files(
         self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
     ) -> Iterator[Update]:
         has_news = bool(unread)
@@ -317,7 +317,7 @@ class Models:
                 facts = self._read_facts(row)
             except ModelError as problem:
                 facts = problem
-            yield partial(self._facts.__setitem__, _key(row), facts)
+            yield partial(self._facts.__setitem__, _file_key(row), facts)
         with suppress(ModelError):  # none are compared if the file of the loaded one cannot be read
             from termchat.models.draft_pairs import draft_facts, why_not_draft
 
@@ -329,7 +329,7 @@ class Models:
                 except ModelError as problem:
                     why_not = problem.message
                 has_news = True
-                yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
+                yield partial(self._pairs.__setitem__, (_file_key(row), _file_key(loaded)), why_not)
         if has_news:  # else the composer would have the same files read again and again
             self.deliver(self.learnt)
 
@@ -348,7 +348,7 @@ class Models:
         run = run_of(self.config, identity, self._picked.get(row.wanted))
         advice = recommend_settings(row.wanted, header, self.catalogue or load())
         knobs = {name: value for name, value in advice.items() if name in KNOBS}
-        return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
+        return Facts(header, row.size, identity, knobs, run, *_estimate_needs(header, row.size, run.config))
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class Models:
         """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
         they are not saved, and last until `end_lesson`."""
         before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
-        self._facts[_key(row)] = facts
+        self._facts[_file_key(row)] = facts
         if lesson:
             self._lent.setdefault(row.wanted, before)
             return ""
@@ -474,7 +474,7 @@ def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
     yield rows if address.name else rows[:1]  # what is asked for with a URL is what it has
 
 
-def _key(row: ModelRow) -> tuple[str, int | None]:
+def _file_key(row: ModelRow) -> tuple[str, int | None]:
     """Return the key of a file, which differs for its replacement."""
     return str(row.path), row.size
 

@@ -199,14 +199,14 @@ def _engine_line(item: Item, width: int, name: int) -> Line:
     else:
         whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
         answer, answer_ink = whole if cells(whole) <= room else row.told, TEXT
-    far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
+    far = f" {_format_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
     return Line((
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
         (column(answer, room), answer_ink), (column(far, _FAR, right=True), MUTED),
     ))  # fmt: skip
 
 
-def _milliseconds(seconds: float) -> str:
+def _format_milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 0.00995 else f"{seconds * 1e3:.0f} ms"
 
 
@@ -275,16 +275,16 @@ def _list_facts(item: Item) -> Iterator[tuple[str, str]]:
         yield "problem", row.problem
     if row.is_engine and item.state != "no answer":
         yield "engine", row.told
-        yield "round trip", _milliseconds(row.round_trip) if row.round_trip is not None else ""
+        yield "round trip", _format_milliseconds(row.round_trip) if row.round_trip is not None else ""
     if item.running is not None:
-        yield "runs with", _running(item.running, item.config)
+        yield "runs with", _describe_running(item.running, item.config)
     yield "memory", memory_text(item)
     yield "drafts", item.speculation
     if facts is not None and not isinstance(facts, ModelError):
         header = facts.header
         layers = f", {header.block_count} layers" if header.block_count else ""
         parts = f" in the first of {header.split_count} files" if header.split_count > 1 else ""
-        yield "model", f"{header.architecture}, {_weights(header.parameters)} parameters{parts}{layers}"
+        yield "model", f"{header.architecture}, {_format_parameters(header.parameters)} parameters{parts}{layers}"
         trained = header.context_length or row.context
         yield "context", f"{facts.context:,} tokens of {trained:,}" if trained else f"{facts.context:,} tokens"
         yield "template", "yes" if header.template is not None else "none; raw mode only, no chat"
@@ -297,7 +297,7 @@ def _list_facts(item: Item) -> Iterator[tuple[str, str]]:
     yield "file", home(row.path) if row.path is not None else ""
 
 
-def _running(info: ModelInfo, config: Settings | None) -> str:
+def _describe_running(info: ModelInfo, config: Settings | None) -> str:
     from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
@@ -327,7 +327,7 @@ def memory_text(item: Item) -> str:
     return f"{amount} ({parts})"
 
 
-def _weights(number: int) -> str:
+def _format_parameters(number: int) -> str:
     """Format a number of parameters, as 135M or 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:

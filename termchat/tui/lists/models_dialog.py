@@ -88,7 +88,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         first: bool = False,
     ) -> None:
         super().__init__(screen.palette)
-        self.chat, self.models, self._draft, self.problem = screen.chat, models, draft, problem
+        self.chat, self.models, self._draft_with, self.problem = screen.chat, models, draft, problem
         self.set_class(first, "-first")
         self._ordered: list[Item] = []
         self.loaded: ModelRow | None = None
@@ -114,11 +114,11 @@ class ModelsDialog(ListDialog[Item, Choice]):
         yield self.field
 
     def on_mount(self) -> None:
-        self.set_interval(1 / FRAMES, self._look)
+        self.set_interval(1 / FRAMES, self._take_news)
         self.call_after_refresh(self.models.look)
 
     def on_lines_view_laid(self) -> None:
-        self.changed()
+        self.show_selected()
 
     def line(self, row: Item, width: int, *, chosen: bool) -> Line:
         return model_line(row, width, self.longest)
@@ -127,7 +127,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         looking = self.models.looking or not self.models.rows
         return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
-    def _look(self) -> None:
+    def _take_news(self) -> None:
         """Take in the results of threads and changes of the chat; tell what became of a draft model."""
         changed, host, before = self.models.take(), self.chat.host, self._seen
         self._seen = self.chat.phase, host.drafter, host.drafter_failure
@@ -138,15 +138,15 @@ class ModelsDialog(ListDialog[Item, Choice]):
         elif host.drafter is None and before[1] is not None and self.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         if changed or before != self._seen:
-            self.gather()
+            self.list_models()
         elif self.models.downloads:
             self.set_rows(self.rows)
 
-    def gather(self) -> None:
+    def list_models(self) -> None:
         """List all models again, with the facts that are known by now."""
         self._order_models()
         self._filter_rows()
-        self.changed()
+        self.show_selected()
         self._open_engine()
         if self._asked and not self.models.asks(self._asked):
             rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
@@ -154,10 +154,10 @@ class ModelsDialog(ListDialog[Item, Choice]):
             self.say(problem) if problem else self.tell(f"{self._asked} answers")
             self._asked = ""
 
-    def changed(self) -> None:
+    def show_selected(self) -> None:
         """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
         self.set_rows(self.rows, next((at for at, item in enumerate(self.rows) if item.wanted == self._selected), 0))
-        self.at_rest(self._read)
+        self.at_rest(self._read_files)
 
     def columns(self, width: int) -> list[Column]:
         return list_columns(width, self.longest)
@@ -185,7 +185,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
             does = [*STATES[item.state].hints, *(DRAFT_ROLES[item.drafts].hints if item.drafts else ())]
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
-        while does and len(wrap(hint(*does, end, before=note).plain, self._inside)) > _HINT_LINES:
+        while does and len(wrap(hint(*does, end, before=note).plain, self._inner_width)) > _HINT_LINES:
             does.pop()
         return hint(*does, end, before=note)
 
@@ -200,17 +200,17 @@ class ModelsDialog(ListDialog[Item, Choice]):
         texts += [("looking …", "looking …")] if self.models.looking else []
         texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
         title = f"{self.TITLE}   {', '.join(long for long, _ in texts)}"
-        while texts and cells(title) > self._inside:
+        while texts and cells(title) > self._inner_width:
             title = f"{self.TITLE}   {', '.join(short for _, short in texts)}"
             texts.pop()
-        return one_line(title, self._inside)
+        return one_line(title, self._inner_width)
 
     @property
-    def _inside(self) -> int:
+    def _inner_width(self) -> int:
         """Cells between the borders and their padding."""
         return max(min(self.app.size.width, _WIDEST) - 4, 1)
 
-    def _read(self) -> None:
+    def _read_files(self) -> None:
         """Read the files of the rows in view, the highlighted one first."""
         at, height = self.picker.chosen, max(self.picker.size.height, 1)
         first = [self.row.row] if self.row is not None else []
@@ -222,7 +222,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         self.say("")
         self._selected = ""
         self._filter_rows()
-        self.changed()
+        self.show_selected()
         draw_now(self)  # whoever types waits for it
 
     def enter(self, text: str) -> None:
@@ -235,12 +235,12 @@ class ModelsDialog(ListDialog[Item, Choice]):
                 self.dismiss(None)
             case "on disk" | "elsewhere":
                 if not self._refuse_while_busy():
-                    self.models.choose(item.wanted, self.choose)
+                    self.models.choose(item.wanted, self.take_choice)
             case "downloading":
                 self.say("already downloading; Del stops it")
             case "not downloaded":
                 self.models.pull(item.row)
-                self.gather()
+                self.list_models()
             case "no answer":
                 self._ask_again(item.row)
             case "not installed" | "broken":
@@ -248,7 +248,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
-        self.changed()
+        self.show_selected()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Del to the filter without a download to stop."""
@@ -265,19 +265,19 @@ class ModelsDialog(ListDialog[Item, Choice]):
             unloaded = "is unloaded and its memory is free; the next message reloads it"
             disconnected = "is disconnected, and its server keeps the model; the next message connects again"
             self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
-            self._again()
+            self._look_again()
 
     def action_draft(self) -> None:
         item = self.row
         if item is not None:
             self.say("")
             if item.drafts == "draft model":
-                self._draft("")
+                self._draft_with("")
             elif why_not := self._why_not_draft(item):
                 self.say(why_not)
             else:
                 self.tell(f"loading {item.row.name} to draft …")
-                self._draft(item.wanted)
+                self._draft_with(item.wanted)
 
     def action_reload(self) -> None:
         """Reload the loaded model, or ask the highlighted engine again."""
@@ -326,8 +326,8 @@ class ModelsDialog(ListDialog[Item, Choice]):
                 self.dismiss(None)
             elif picked is not None:
                 self._save_settings(item.row, facts.run_as(facts.run._replace(picked=picked)))
-                self.gather()
-                self.models.choose(item.wanted, self.choose)
+                self.list_models()
+                self.models.choose(item.wanted, self.take_choice)
 
         def memory(run: RunSettings) -> str:
             return memory_text(item._replace(facts=facts.run_as(run)))
@@ -347,7 +347,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
             text = f"the settings of {row.name} could not be saved: {problem}"
             self.chat.add_changes(Notice(text, "they apply until you quit termchat", "warning"))
 
-    def choose(self, choice: Choice | ModelError) -> None:
+    def take_choice(self, choice: Choice | ModelError) -> None:
         """Close with a model that was read, if the list is still there, or show the problem with it."""
         if self.is_attached and isinstance(choice, ModelError):
             self._say_error(choice)
@@ -361,10 +361,10 @@ class ModelsDialog(ListDialog[Item, Choice]):
             self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
             self._say_error(pull.problem)
-        self._again()
+        self._look_again()
 
-    def _again(self) -> None:
-        self.gather()
+    def _look_again(self) -> None:
+        self.list_models()
         self.models.look()
 
     def _ask_again(self, row: ModelRow) -> None:

@@ -45,7 +45,7 @@ _ASK: KeyHints = (
 )
 
 
-def changes(preset: Preset, now: Tuning) -> dict[str, str]:
+def list_changes(preset: Preset, now: Tuning) -> dict[str, str]:
     """Return the knobs that a preset would change, with both values, as "0.8 → 0"."""
     values = {name: (getattr(now, name), value) for name, value in preset.knobs.items()}
     return {name: " → ".join(map(KNOBS[name].show, both)) for name, both in values.items() if both[0] != both[1]}
@@ -53,13 +53,13 @@ def changes(preset: Preset, now: Tuning) -> dict[str, str]:
 
 def apply_preset(screen: ScreenContext, preset: Preset) -> None:
     """Set the chain, from the next token on."""
-    changed = changes(preset, screen.chat.tuning)
+    changed = list_changes(preset, screen.chat.tuning)
     screen.knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin))
     undo = f"{name_of('tune')} {dialogs.name_of('tune-undo')} undoes it" if changed else ""
-    screen.tell(Notice(f"{preset.origin}: {_join(changed) or 'nothing changed'}", undo))
+    screen.tell(Notice(f"{preset.origin}: {_join_changes(changed) or 'nothing changed'}", undo))
 
 
-def keep_preset(screen: ScreenContext, name: str, *, replacing: bool = False) -> Path:
+def keep_preset(tuning: Tuning, name: str, *, replacing: bool = False) -> Path:
     """Save the chain as the user's preset of that name; return the file.
 
     Raises:
@@ -69,7 +69,7 @@ def keep_preset(screen: ScreenContext, name: str, *, replacing: bool = False) ->
     if taken is not None and not replacing:
         raise NameRefused(f"{name} {'exists' if taken.own else 'ships with termchat'}")
     description = taken.description if taken is not None and taken.own else ""
-    return presets.save(presets.of_tuning(name, screen.chat.tuning, description))
+    return presets.save(presets.of_tuning(name, tuning, description))
 
 
 def knob_lines(knobs: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
@@ -102,38 +102,34 @@ class PresetsDialog(ListDialog[Preset, Preset]):
 
     def __init__(self, screen: ScreenContext) -> None:
         super().__init__(screen.palette)
-        self._chat_screen = screen
-        self._read(None)
-        at = (at for at, preset in enumerate(self.rows) if not changes(preset, self._tuning))
+        self._chat = screen.chat
+        self._read_presets(None)
+        at = (at for at, preset in enumerate(self.rows) if not list_changes(preset, self._chat.tuning))
         self.set_rows(self.rows, next(at, 0))
 
-    @property
-    def _tuning(self) -> Tuning:
-        return self._chat_screen.chat.tuning
-
-    def _read(self, name: str | None) -> None:
+    def _read_presets(self, name: str | None) -> None:
         """Read the files, and highlight the preset of that name."""
         known = presets.load()
         self.problem = "\n".join(known.problems[:2])
         rows = list(known.entries.values())
         self._longest = max((cells(preset.name) for preset in rows), default=0)
-        self._longest_about = max((cells(_about(preset)) for preset in rows), default=0)
+        self._longest_about = max((cells(_describe_preset(preset)) for preset in rows), default=0)
         self.set_rows(rows, next((at for at, preset in enumerate(rows) if preset.name == name), None))
 
     def line(self, row: Preset, width: int, *, chosen: bool) -> Line:
         """Render its name, with the description where all fit: the details have it too. A dot marks the chat's own chain."""
-        mark, dot = "▌" if chosen else " ", " " if changes(row, self._tuning) else "●"
-        about = _about(row) if self._longest_about <= width - self._longest - _MARKS else ""
+        mark, dot = "▌" if chosen else " ", " " if list_changes(row, self._chat.tuning) else "●"
+        about = _describe_preset(row) if self._longest_about <= width - self._longest - _MARKS else ""
         name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
         return Line(((mark, ACCENT), (f"{dot} ", ACCENT), name, (about, TEXT if chosen else MUTED)))
 
     def render_details(self, row: Preset, width: int, height: int) -> list[Line]:
         """Render the description, then each knob that would change, with both values; on few lines they follow each other."""
         about = [*prose(row.description, width, MUTED), BLANK] if row.description else []
-        changed = changes(row, self._tuning)
+        changed = list_changes(row, self._chat.tuning)
         lines = knob_lines([(name, text, KNOBS[name].help) for name, text in changed.items()], width)
         if len(about) + len(lines) + 1 > height:
-            lines = prose(_join(changed), width)
+            lines = prose(_join_changes(changed), width)
         if len(about) + len(lines) + 1 > height:
             about = []
         lines = lines or [Line((("nothing: the chain is set like this", MUTED),))]
@@ -157,36 +153,36 @@ class PresetsDialog(ListDialog[Preset, Preset]):
             self.dismiss(self.row)
 
     def action_save(self) -> None:
-        self.type_name("", self._save)
+        self.type_name("", self._save_as)
 
-    def _save(self, name: str) -> None:
+    def _save_as(self, name: str) -> None:
         taken = next((one for one in self.rows if one.name == name), None)
         if taken is not None and not self.confirm(f"replace {name}"):
             self.say(f"{name} {'exists' if taken.own else 'ships with termchat'}")
         elif name:
-            self._change(lambda: keep_preset(self._chat_screen, name, replacing=True), f"{name} is saved", name)
+            self._change_file(lambda: keep_preset(self._chat.tuning, name, replacing=True), f"{name} is saved", name)
         else:
             self.end_naming()
 
     def action_rename(self) -> None:
-        if (preset := self._own()) is not None:
-            self.type_name(preset.name, lambda name: self._rename(preset.name, name))
+        if (preset := self._find_own()) is not None:
+            self.type_name(preset.name, lambda name: self._rename_preset(preset.name, name))
 
-    def _rename(self, before: str, name: str) -> None:
+    def _rename_preset(self, before: str, name: str) -> None:
         if name:
-            self._change(lambda: presets.rename(before, name), f"{before} is now {name}", name)
+            self._change_file(lambda: presets.rename(before, name), f"{before} is now {name}", name)
         else:
             self.end_naming()
 
     def action_drop(self) -> None:
-        if (preset := self._own()) is None:
+        if (preset := self._find_own()) is None:
             return
         if self.confirm("remove"):
-            self._change(lambda: presets.remove(preset.name), f"{preset.name} is removed", "")
+            self._change_file(lambda: presets.remove(preset.name), f"{preset.name} is removed", "")
         else:
             self.tell(f"remove {preset.name}?")
 
-    def _own(self) -> Preset | None:
+    def _find_own(self) -> Preset | None:
         """Return the highlighted preset if it is the user's, else refuse."""
         if self.row is None or self.row.own:
             return self.row
@@ -194,7 +190,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         self.say(f"{self.row.name} ships with termchat: it can be neither renamed nor removed")
         return None
 
-    def _change(self, change: Callable[[], Path], news: str, name: str) -> None:
+    def _change_file(self, change: Callable[[], Path], news: str, name: str) -> None:
         """Change the user's file, and highlight the preset of that name."""
         try:
             file = change()
@@ -203,15 +199,15 @@ class PresetsDialog(ListDialog[Preset, Preset]):
             self.say(str(error))
             return
         self.end_naming()
-        self._read(name)
+        self._read_presets(name)
         self.tell(f"{news} in {home(file)}")
 
 
-def _about(preset: Preset) -> str:
+def _describe_preset(preset: Preset) -> str:
     return preset.description or ("your own" if preset.own else "")
 
 
-def _join(changed: Mapping[str, str]) -> str:
+def _join_changes(changed: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {both}" for name, both in changed.items())
 
 
@@ -276,12 +272,12 @@ class PersonasDialog(ListDialog["Persona", "tuple[Persona, bool]"]):
 
     def action_begin(self) -> None:
         if not self._begun or self.confirm("begin"):
-            self._end(new=True)
+            self._choose_row(new=True)
 
     def action_here(self) -> None:
         if self._begun:
-            self._end(new=False)
+            self._choose_row(new=False)
 
-    def _end(self, *, new: bool) -> None:
+    def _choose_row(self, *, new: bool) -> None:
         if self.row is not None:
             self.dismiss((self.row, new))

@@ -75,16 +75,16 @@ def session_line(row: SessionSummary, width: int, now: float, *, searching: bool
     match = [one.width for one in columns if one.title == "MATCH"]
     cells: dict[str, Run | list[Run]] = {
         "TITLE": (row.called, STRONG if opened else TEXT if row.title else MUTED),
-        "MATCH": matched(row.snippet, match[0]) if match else [],
+        "MATCH": highlight_matches(row.snippet, match[0]) if match else [],
         "MODEL": (row.model, MUTED),
-        "USED": (when(row.updated, now), MUTED),
+        "USED": (format_moment(row.updated, now), MUTED),
         "TURNS": (str(row.turns), TEXT),
         "TOKENS": (count(row.tokens), TEXT),
     }
     return Line((_OPEN if opened else ("  ", TEXT), *fill_columns(columns, cells)))
 
 
-def when(moment: float, now: float) -> str:
+def format_moment(moment: float, now: float) -> str:
     """Format a moment as people say it, in at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
     then, today = localtime(moment), localtime(now)
     if then[:3] == today[:3]:
@@ -96,7 +96,7 @@ def when(moment: float, now: float) -> str:
     return strftime("%Y-%m-%d", then)
 
 
-def matched(snippet: str, width: int) -> list[Run]:
+def highlight_matches(snippet: str, width: int) -> list[Run]:
     """Render a snippet with the matching words highlighted, the first of them always in view."""
     runs: list[Run] = []
     ink = MUTED
@@ -113,14 +113,14 @@ def matched(snippet: str, width: int) -> list[Run]:
 def preview_lines(row: SessionSummary, turns: Turns | None, width: int, height: int) -> list[Line]:
     """Render a chat's title and facts, then as much of its last turns as fits. `turns` None means they are not read yet."""
     facts = [f"{row.turns} turn" + ("s" if row.turns != 1 else ""), f"{count(row.tokens)} tokens", row.model]
-    head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(filter(None, facts)), width)]
+    head = [Line(((one_line(row.called, width), STRONG),)), _muted_line(" · ".join(filter(None, facts)), width)]
     if height >= _ROOMY:
         started, used = (localtime(moment) for moment in (row.created, row.updated))
-        head.append(_muted(strftime("started %Y-%m-%d", started) + strftime(", used %Y-%m-%d %H:%M", used), width))
+        head.append(_muted_line(strftime("started %Y-%m-%d", started) + strftime(", used %Y-%m-%d %H:%M", used), width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
-    lines: list[Line] = [] if turns is not None else [_muted("reading …", width)]
+    lines: list[Line] = [] if turns is not None else [_muted_line("reading …", width)]
     for role, text in reversed(turns or ()):
         if len(lines) < room:
             mark, ink = _SPEAKERS[role]
@@ -130,7 +130,7 @@ def preview_lines(row: SessionSummary, turns: Turns | None, width: int, height: 
     return [*head, BLANK, *lines[-room:]]
 
 
-def _muted(text: str, width: int) -> Line:
+def _muted_line(text: str, width: int) -> Line:
     return Line(((one_line(text, width), MUTED),))
 
 
@@ -227,7 +227,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         words, offset = self.searched, len(self.rows)
         waits = self.looking or self.sessions.work.waits("page")
         if self._more and self.picker.chosen + _AHEAD >= offset and not waits:
-            self._ask("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
+            self._ask_store("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
         self.changed()
 
     def search(self, text: str) -> None:
@@ -243,7 +243,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
             self.take(self.row)
             self.put(".hint", self.hint())
 
-    def _ask(self, kind: str, work: Callable[[], T], take: Callable[[T], object]) -> None:
+    def _ask_store(self, kind: str, work: Callable[[], T], take: Callable[[T], object]) -> None:
         """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
 
         def hear(answer: T | Exception) -> None:
@@ -266,7 +266,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
             self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
 
         self.sessions.work.forget("page")
-        self._ask("list", lambda: self.sessions.store.sessions(limit, words), take)
+        self._ask_store("list", lambda: self.sessions.store.sessions(limit, words), take)
 
     def _add_page(self, page: list[SessionSummary]) -> None:
         """Add a page; a chat that was used since has moved to the top, and another one into its place."""
@@ -296,7 +296,7 @@ class ChatPicker(SavedChats[Session]):
     HINTS = (("reply-choose", "opens"), ("close", "closes"))
 
     def take(self, row: SessionSummary) -> None:
-        self._ask("open", lambda: self.sessions.store.load(row.id), self.dismiss)
+        self._ask_store("open", lambda: self.sessions.store.load(row.id), self.dismiss)
 
 
 class SessionsDialog(SavedChats[Opened | Literal["new"]]):
@@ -327,20 +327,20 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     def action_rename(self) -> None:
         row = self.row
         if row is not None:
-            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename(row, sanitize(title, keep="")))
+            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename_chat(row, sanitize(title, keep="")))
 
-    def _rename(self, row: SessionSummary, title: str) -> None:
+    def _rename_chat(self, row: SessionSummary, title: str) -> None:
         self.end_naming()
         if title and title != sanitize(row.title, keep=""):
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
-            self._change(lambda: self.sessions.store.rename(row.id, title))
+            self._change_store(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
                 self._chat.rename_chat(title)
 
     def action_duplicate(self) -> None:
         row = self.row
         if row is not None:
-            self._change(lambda: self.sessions.store.duplicate(row.id))
+            self._change_store(lambda: self.sessions.store.duplicate(row.id))
             self.say("")
 
     def action_drop(self) -> None:
@@ -352,7 +352,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self._new()
         self.sessions.deleted.append(row)
         self.rows = [one for one in self.rows if one.id != row.id]
-        self._change(lambda: self.sessions.store.delete(row.id))
+        self._change_store(lambda: self.sessions.store.delete(row.id))
         new = "; a new chat is open instead" if opened else ""
         self.tell(f'"{one_line(row.called, _SHORT)}" deleted; {name_of("session-undelete")} restores it{new}')
 
@@ -361,7 +361,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.say("nothing to restore")
             return
         row = self.sessions.deleted.pop()
-        self._change(lambda: self.sessions.store.restore(row.id), row.id)
+        self._change_store(lambda: self.sessions.store.restore(row.id), row.id)
         self.tell(f'"{one_line(row.called, _SHORT)}" restored')
 
     def action_new(self) -> None:
@@ -372,9 +372,9 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
             loaded = self._chat.host.loaded
-            self._ask("open", lambda: self.sessions.fetch(row.id, loaded), self.dismiss)
+            self._ask_store("open", lambda: self.sessions.fetch(row.id, loaded), self.dismiss)
 
-    def _change(self, work: Callable[[], str | None], session: str = "") -> None:
+    def _change_store(self, work: Callable[[], str | None], session: str = "") -> None:
         """Make a change, then read the rows again; highlight the new chat, else `session`, else the same chat or place."""
 
         def hear(answer: str | Exception | None) -> None:

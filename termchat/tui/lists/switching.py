@@ -80,7 +80,7 @@ class ModelSwitching:
 
     def take(self, wanted: str) -> None:
         """Have the chat go on with a model, by its name or path, as soon as its file is read and checked."""
-        self._read("chat", wanted)
+        self._read_model("chat", wanted)
 
     def draft_with(self, wanted: str) -> None:
         """Have a model, by its name or path, "" for none, draft for the chat's as soon as its file is read and checked; the
@@ -89,20 +89,20 @@ class ModelSwitching:
         if wanted and not wanted.startswith(SIGN) and spec is not None and spec.engine.url:
             wanted = spec.engine.asked_as(wanted)
         if wanted:
-            self._read("draft", wanted)
+            self._read_model("draft", wanted)
         else:
             self._wanted["draft"] = ""
-            self._draft(None)
+            self._set_drafter(None)
 
-    def _read(self, role: Literal["chat", "draft"], wanted: str) -> None:
+    def _read_model(self, role: Literal["chat", "draft"], wanted: str) -> None:
         def hear(choice: Choice | ModelError) -> None:
             if wanted != self._wanted[role]:  # another one was asked for since
                 return
             if role == "draft" and isinstance(choice, Choice):
                 self._wanted[role] = ""
-                self._draft(choice)
+                self._set_drafter(choice)
             elif self._dialog is not None:
-                self._dialog.choose(choice)
+                self._dialog.take_choice(choice)
             elif isinstance(choice, ModelError):
                 self._screen.tell(Notice(choice.message, choice.hint, "error"))
             else:
@@ -111,7 +111,7 @@ class ModelSwitching:
         self._wanted[role] = wanted
         self._models.choose(wanted, hear)
 
-    def _draft(self, choice: Choice | None) -> None:
+    def _set_drafter(self, choice: Choice | None) -> None:
         self._chat.loading.speculation.draft_with(choice)
         by = self._chat.tuning.draft
         if choice is not None and by not in ("model", "auto"):
@@ -171,7 +171,7 @@ class ChatSwitching:
             self._before_raw = old.system
         turned, empty = list_turned(chat), not old.nodes
         kept = empty if keep is None else keep
-        self._go(lambda: chat.new(system, raw=raw, keep=kept))
+        self._leave_for(lambda: chat.new(system, raw=raw, keep=kept))
         if turned and not kept:
             self._tell(Notice(f"reset for the new chat: {turned}", "/new keep keeps the settings"))
         elif turned and system is None and empty:
@@ -271,7 +271,7 @@ class ChatSwitching:
             if chosen == "new":
                 self.begin()
             elif chosen is not None:
-                self._go(lambda: self._chat.show_session(*chosen))
+                self._leave_for(lambda: self._chat.show_session(*chosen))
 
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
@@ -315,7 +315,7 @@ class ChatSwitching:
 
         Thread(target=work, name="saving").start()
 
-    def _go(self, to: Callable[[], object]) -> None:
+    def _leave_for(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
         self._screen.forget_notices()

@@ -30,7 +30,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     if conversation.raw:
         what = "Raw mode: the model continues your exact text, without a chat template."
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
-    for title, text in (("System prompt", conversation.system), ("Not at default", _turned(chat))):
+    for title, text in (("System prompt", conversation.system), ("Not at default", _list_turned(chat))):
         shown = prose(f"{title}: {text}", width, MUTED) if text else []
         lines += shown if len(shown) <= _MOST_PROMPT else [*shown[: _MOST_PROMPT - 1], Line((("…", MUTED),))]
     lines.append(BLANK)
@@ -40,7 +40,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     return lines
 
 
-def _turned(chat: Chat) -> str:
+def _list_turned(chat: Chat) -> str:
     """Format the knobs that are not at their defaults, with their origins, a preset before its knobs, and the breakpoints."""
     knobs = [
         (f"{name} {KNOBS[name].show(value)}", chat.origin[name]) for name, value in chat.tuning.find_differing().items()

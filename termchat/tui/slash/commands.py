@@ -175,7 +175,7 @@ def _preset(screen: ChatScreen, name: str) -> None:
             apply_preset(screen, presets.load().get(name))
         elif saves[1]:
             kept = saves[1].strip()
-            path = keep_preset(screen, kept)
+            path = keep_preset(screen.chat.tuning, kept)
             screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
