@@ -48,7 +48,7 @@ _MOVES: dict[str, Callable[[int, int], int]] = {
 }
 
 
-class Column(NamedTuple):
+class ListColumn(NamedTuple):
     """A column of a list: its title, its width in cells, 0 where there is no room, and the gap after it."""
 
     title: str
@@ -57,7 +57,7 @@ class Column(NamedTuple):
     gap: int = 0
 
 
-def fill_columns(columns: Iterable[Column], cells: Mapping[str, Run | list[Run]]) -> list[Run]:
+def fill_columns(columns: Iterable[ListColumn], cells: Mapping[str, Run | list[Run]]) -> list[Run]:
     """Render a row: the cells by the titles of their columns; one of several runs has to fit by itself."""
     runs: list[Run] = []
     for name, width, right, gap in columns:
@@ -188,7 +188,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     NAME: str | None = None
     """Placeholder of the field that `type_name` opens; None for none."""
     NAME_COLUMN = 0
-    """Column of the highlighted row from which that field covers it; 0 puts it above the list."""
+    """ListColumn of the highlighted row from which that field covers it; 0 puts it above the list."""
     BESIDE = 110
     """Columns of the screen from which the details stand beside the list."""
     LOW = 20
@@ -241,7 +241,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         if self.FIELD:
             yield self.field
 
-    def columns(self, width: int) -> Sequence[Column]:
+    def columns(self, width: int) -> Sequence[ListColumn]:
         """Return the columns for a width, whose titles are above the rows."""
         return ()
 

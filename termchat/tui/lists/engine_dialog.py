@@ -14,7 +14,7 @@ from termchat.text import one_line
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.list_dialog import Column, ListDialog, fill_columns
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, prose
 from termchat.tui.keys.dialogs import ENGINE, name_of
 from termchat.tui.themes.theme_file import Palette
@@ -126,12 +126,12 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
             ("engine-load", f"reloads the model {keeps}"), ("close", "closes"),
         )  # fmt: skip
 
-    def columns(self, width: int) -> list[Column]:
+    def columns(self, width: int) -> list[ListColumn]:
         value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
         widths: list[int] = []
         for wanted in (_NAME, value, origin, width):
             widths.append(min(wanted, width - sum(widths)))
-        return [Column(*column) for column in zip(("SETTING", "VALUE", "FROM", "ALLOWED"), widths, strict=True)]
+        return [ListColumn(*column) for column in zip(("SETTING", "VALUE", "FROM", "ALLOWED"), widths, strict=True)]
 
     def line(self, row: Setting, width: int, *, chosen: bool) -> Line:
         """Render a setting with its value; an arrow leads to the one in effect in the loaded model, where that differs."""

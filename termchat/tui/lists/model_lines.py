@@ -16,7 +16,7 @@ from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.list_dialog import Column, fill_columns
+from termchat.tui.draw.list_dialog import ListColumn, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 from termchat.tui.lists.gather import Facts
 
@@ -151,15 +151,15 @@ def rank(item: Item) -> tuple[int, str]:
     return STATES[item.state].order, item.row.name.lower() if here else ""
 
 
-def list_columns(width: int, longest: int) -> list[Column]:
+def list_columns(width: int, longest: int) -> list[ListColumn]:
     """Return the columns; `longest` is the longest name of all, in cells."""
     whole = width >= _WHOLE_FROM
-    numbers = [Column("SIZE", 8, right=True, gap=1)]
-    numbers += [Column("QUANT", 8), Column("CONTEXT", 8, right=True, gap=1)] if whole else []
-    after = [Column("MEMORY", 11), Column("STATE", 15 if width >= _TOLD_FROM else 0)]
+    numbers = [ListColumn("SIZE", 8, right=True, gap=1)]
+    numbers += [ListColumn("QUANT", 8), ListColumn("CONTEXT", 8, right=True, gap=1)] if whole else []
+    after = [ListColumn("MEMORY", 11), ListColumn("STATE", 15 if width >= _TOLD_FROM else 0)]
     left = width - 2 - sum(one.width + one.gap for one in (*numbers, *after))
     name = min(max(longest, 12), left - _LEAST_SOURCE) if whole else max(left, 1)
-    return [Column("NAME", name), *numbers, *after, Column("FROM", left - name if whole else 0)]
+    return [ListColumn("NAME", name), *numbers, *after, ListColumn("FROM", left - name if whole else 0)]
 
 
 def model_line(item: Item, width: int, longest: int) -> Line:

@@ -21,7 +21,7 @@ from termchat.tui.context import ScreenContext
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
-from termchat.tui.draw.list_dialog import Column, ListDialog, ReadDialog
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import hint
 from termchat.tui.lists.engine_dialog import EngineDialog
@@ -159,7 +159,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         self.set_rows(self.rows, next((at for at, item in enumerate(self.rows) if item.wanted == self._selected), 0))
         self.at_rest(self._read_files)
 
-    def columns(self, width: int) -> list[Column]:
+    def columns(self, width: int) -> list[ListColumn]:
         return list_columns(width, self.longest)
 
     def render_details(self, row: Item, width: int, height: int) -> list[Line]:

@@ -17,7 +17,7 @@ from termchat.conversation.tree import Role
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.list_dialog import Column, ListDialog, fill_columns
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, count, fitting
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.dialogs import name_of
@@ -54,19 +54,28 @@ _SPEAKERS: dict[Role, tuple[Run, Ink]] = {
 }
 
 
-def list_columns(width: int, *, searching: bool) -> list[Column]:
+def list_columns(width: int, *, searching: bool) -> list[ListColumn]:
     """Return the columns; while a text is searched for, the matches are in the place of the numbers and the model."""
     left = max(width - 2 - _WHEN, 1)
     if searching and left > 3 * _LEAST_TITLE:
         title = left * 2 // 5
-        return [Column("TITLE", title - 2, gap=2), Column("MATCH", left - title - 2, gap=2), Column("USED", _WHEN)]
-    numbers = [Column("TURNS", 6, right=True), Column("TOKENS", 8, right=True)]
+        return [
+            ListColumn("TITLE", title - 2, gap=2),
+            ListColumn("MATCH", left - title - 2, gap=2),
+            ListColumn("USED", _WHEN),
+        ]
+    numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
     if left < _LEAST_TITLE + sum(one.width for one in numbers):
         numbers = []
     left -= sum(one.width for one in numbers)
-    model = [Column("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
+    model = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
     title = left - sum(one.width + one.gap for one in model)
-    return [Column("TITLE", max(title - 2, 1), gap=title - max(title - 2, 1)), *model, Column("USED", _WHEN), *numbers]
+    return [
+        ListColumn("TITLE", max(title - 2, 1), gap=title - max(title - 2, 1)),
+        *model,
+        ListColumn("USED", _WHEN),
+        *numbers,
+    ]
 
 
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
@@ -192,7 +201,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         counted = f"{number} {'found' if self.searched else 'saved'}" if self.rows else ""
         return f"{self.TITLE}   {counted}".rstrip()
 
-    def columns(self, width: int) -> list[Column]:
+    def columns(self, width: int) -> list[ListColumn]:
         return list_columns(width, searching=bool(self.searched))
 
     def line(self, row: SessionSummary, width: int, *, chosen: bool) -> Line:
