@@ -137,7 +137,8 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
         """Render a setting with its value; an arrow leads to the one in effect in the loaded model, where that differs."""
         form, config = self.form, self.form.config
         value, origin = getattr(config.engine, row.name), config.origin[row.name]
-        columns, room = self.columns(width), self.columns(width)[1].width
+        columns = self.columns(width)
+        room = columns[1].width
         if chosen and form.typed is not None:
             shown: Run | list[Run] = (form.typed + "▏", Ink("error" if form.error else "accent", bold=True))
         else:

@@ -49,7 +49,7 @@ class Pull:
         self.path: Path | None = None
         self.problem: ModelError | None = None
         self._cancelled = Event()
-        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: ended(self))
+        self.task: BackgroundTask[None] = BackgroundTask(self._work, lambda: ended(self))
 
     @property
     def running(self) -> bool:
@@ -63,9 +63,6 @@ class Pull:
     def cancel(self) -> None:
         """End the download, in about a tenth of a second."""
         self._cancelled.set()
-
-    def join(self, seconds: float) -> None:
-        self._aside.join(seconds)
 
     def _work(self) -> Iterator[None]:
         from termchat.models.download.pull import pull  # a slow import, in this thread
@@ -427,7 +424,7 @@ class Models:
             pull.cancel()
         end = monotonic() + _PATIENCE
         for pull in running:
-            pull.join(max(end - monotonic(), 0))
+            pull.task.join(max(end - monotonic(), 0))
 
 
 class SessionList:

@@ -81,10 +81,10 @@ def list_columns(width: int, *, searching: bool) -> list[ListColumn]:
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
     """Render a chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
     columns = list_columns(width, searching=searching)
-    match = [one.width for one in columns if one.title == "MATCH"]
+    match = next((one.width for one in columns if one.title == "MATCH"), 0)
     cells: dict[str, Run | list[Run]] = {
         "TITLE": (row.called, STRONG if opened else TEXT if row.title else MUTED),
-        "MATCH": highlight_matches(row.snippet, match[0]) if match else [],
+        "MATCH": highlight_matches(row.snippet, match),
         "MODEL": (row.model, MUTED),
         "USED": (format_moment(row.updated, now), MUTED),
         "TURNS": (str(row.turns), TEXT),
