@@ -43,8 +43,7 @@ from termchat.tui.keys.tables import (
 )
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.slash.slash import Slash
@@ -340,7 +339,7 @@ class TermchatApp(LeavingApp):
         self._chat_screen.quit()
 
     def action_keys(self) -> None:
-        from termchat.tui.lists.keylist import KeyList  # not needed before the first frame
+        from termchat.tui.lists.small_dialogs import KeyList  # not needed before the first frame
 
         if isinstance(self.screen, KeyList):
             self.screen.dismiss(None)
@@ -368,7 +367,7 @@ class TermchatApp(LeavingApp):
         self.post_message(event)
 
     def action_theme(self) -> None:
-        from termchat.tui.lists.theme import ThemePicker  # not needed before the first frame
+        from termchat.tui.lists.small_dialogs import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
             self.theme_chooser.renew()  # whoever writes a theme comes here to see it

@@ -28,8 +28,7 @@ from termchat.engine.port import Engine
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
 from termchat.tui.keys.tables import name_of
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_of
 
 if TYPE_CHECKING:

@@ -218,18 +218,18 @@ async def tree(group: KeyGroup, _: Path) -> Place:
 
 
 async def replies(group: KeyGroup, _: Path) -> Place:
-    chosen: list[int | None] = []
+    chosen: list[ComparedReply | None] = []
     async with looking() as desk:
         await desk.type("", "h", "h", "2", "escape")
 
         async def open() -> None:
-            desk.app.push_screen(ReplyPicker(desk.chat.conversation, "this", desk.app.palette), chosen.append)
+            desk.app.push_screen(ReplyPicker(desk.chat.conversation, desk.app.palette, lambda *_: None), chosen.append)
 
         place = Place(desk, group, open=open)
         await place.walk()
         await place.press("reply-down", place.at(1))
         await place.press("reply-up", place.at(0))
-        await place.press("reply-choose", lambda: chosen == [2])
+        await place.press("reply-choose", lambda: [reply.end for reply in chosen if reply is not None] == [2])
         await place.close()
     return place
 

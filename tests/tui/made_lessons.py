@@ -12,7 +12,7 @@ from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.tui.lessons.lesson_session import LessonSession
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop

@@ -16,7 +16,7 @@ from termchat.conversation.session import SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import SessionList
 from termchat.tui.lists.sessions_dialog import SessionsDialog
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine

@@ -18,7 +18,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.tui.composer import composer as composer_module
 from termchat.tui.keys.tables import DIALOG, GROUPS, KeyGroup
 from termchat.tui.lists.engine_dialog import FIELDS
-from termchat.tui.lists.full import FullDialog
+from termchat.tui.lists.small_dialogs import FullDialog
 from termchat.tui.pages.walk_form import WalkForm
 from termchat.tui.pages.walks_dialog import WalksDialog
 from tests.models.gguf_files import named

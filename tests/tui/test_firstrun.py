@@ -21,7 +21,7 @@ from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.lists.gather import Models
-from termchat.tui.lists.welcome import first_run_lines
+from termchat.tui.lists.model_lines import first_run_lines
 from tests.chats import chat_on
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine

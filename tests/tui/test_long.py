@@ -11,7 +11,7 @@ from termchat.conversation.node import Omission
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.lists.full import FullDialog
+from termchat.tui.lists.small_dialogs import FullDialog
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.blocks import Block
 from tests.chats import chat_on

@@ -21,7 +21,7 @@ from termchat.models.listing import ModelRow
 from termchat.models.memory import Memory
 from termchat.tui import start
 from termchat.tui.lists.gather import Facts, Models, Pull
-from termchat.tui.lists.model_lines import Item, heading, matches, model_line, model_lines, rank, text_of
+from termchat.tui.lists.model_lines import Item, list_columns, matches, model_line, model_lines, rank
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
 from tests.chats import chat_on
@@ -77,16 +77,16 @@ def test_whether_it_fits_is_said_where_it_is_known(need: Facts | str, spare: int
 
 
 def test_a_filter_looks_for_all_words_in_name_source_and_quantisation() -> None:
-    text = text_of(row("Qwen3-1.7B", description="thinks before it answers"))
-    assert all(matches(text, words.split()) for words in ("qwen", "1.7b q4_k", "studio qwen3", "thinks", ""))
-    assert not matches(text, ["qwen", "q8_0"])
+    model = row("Qwen3-1.7B", description="thinks before it answers")
+    assert all(matches(model, words.split()) for words in ("qwen", "1.7b q4_k", "studio qwen3", "thinks", ""))
+    assert not matches(model, ["qwen", "q8_0"])
 
 
 def test_what_is_here_comes_first_by_name_then_the_catalogue_in_its_order() -> None:
     given = [("b", "not downloaded"), ("a", "not downloaded"), ("Y", "on disk"), ("x", "on disk"), ("z", "loaded"),
              ("c", "broken"), ("0", "downloading")]  # fmt: skip
-    order = sorted(range(len(given)), key=lambda at: rank(given[at][1], row(given[at][0]), at))  # type: ignore[arg-type]
-    assert "".join(given[at][0] for at in order) == "zxYba0c"
+    items = [Item(row(name), state) for name, state in given]  # type: ignore[arg-type]
+    assert "".join(item.row.name for item in sorted(items, key=rank)) == "zxYba0c"
 
 
 @pytest.mark.parametrize("width", [30, 38, 60, 76, 99, 100, 140, 196])
@@ -101,7 +101,7 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int) -> None:
         Item(row(), "not downloaded", pull=download(pulling, failed)),
     ]
     assert {length_of(model_line(item, width, 47)) for item in items} == {width}
-    assert length_of(heading(width, 47)) == width
+    assert 2 + sum(one.width + one.gap for one in list_columns(width, 47)) == width
 
 
 def length_of(line: object) -> int:

@@ -211,7 +211,7 @@ def test_engines_elsewhere_in_the_list(
         await desk.settle()
         await listed(desk)
         app.screen._selected = "@old"  # type: ignore[attr-defined]
-        app.screen.gather()  # type: ignore[attr-defined]
+        app.screen.list_models()  # type: ignore[attr-defined]
         await read(desk)
 
     assert snap_compare(app, terminal_size=size, run_before=play)

@@ -12,9 +12,8 @@ from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.list_dialog import Picker
 from termchat.tui.lists.branch_tree import TreeDialog
-from termchat.tui.lists.breakpoints import BreakpointsDialog
-from termchat.tui.lists.keylist import KeyList
 from termchat.tui.lists.models_dialog import ModelsDialog
+from termchat.tui.lists.small_dialogs import BreakpointsDialog, KeyList
 from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import TranscriptView

@@ -13,7 +13,7 @@ from termchat.chat import opening
 from termchat.conversation.session import Session
 from termchat.conversation.transcripts import export
 from termchat.conversation.tree import Conversation
-from termchat.tui.lists.save import default_path
+from termchat.tui.lists.chat_dialogs import default_path
 from tests.tui.running_app import desktop
 
 

@@ -17,7 +17,13 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.lists.sessions_dialog import heading, matched, preview_lines, session_line, when
+from termchat.tui.lists.sessions_dialog import (
+    format_moment,
+    highlight_matches,
+    list_columns,
+    preview_lines,
+    session_line,
+)
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
 from tests.chats import chat_on
@@ -39,7 +45,7 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int, searching: b
     ]
     lines = [session_line(row, width, NOON, searching=searching, opened=True) for row in rows]
     assert {cell_len(line.text) for line in lines} == {width}
-    assert cell_len(heading(width, searching=searching).text) == width
+    assert 2 + sum(one.width + one.gap for one in list_columns(width, searching=searching)) == width
     for height in (1, 2, 3, 8, 30):
         for said in (None, [], [("user", "模型" * 500), ("assistant", "word " * 5000)]):
             shown = preview_lines(rows[1], said, width, height)  # type: ignore[arg-type]
@@ -48,14 +54,14 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int, searching: b
 
 
 def test_a_moment_is_told_as_people_say_it() -> None:
-    assert when(NOON - 60, NOON) == "11:59"
-    assert when(NOON - 2 * DAY, NOON) == "Wed 12:00"
-    assert when(NOON - 30 * DAY, NOON) == "21 Oct"
-    assert when(NOON - 400 * DAY, NOON) == "2025-10-16"
+    assert format_moment(NOON - 60, NOON) == "11:59"
+    assert format_moment(NOON - 2 * DAY, NOON) == "Wed 12:00"
+    assert format_moment(NOON - 30 * DAY, NOON) == "21 Oct"
+    assert format_moment(NOON - 400 * DAY, NOON) == "2025-10-16"
 
 
 def test_the_word_that_was_found_is_always_in_sight_and_stands_out() -> None:
-    runs = matched("many words that come before the \x02fox\x03 and many that come after it", 24)
+    runs = highlight_matches("many words that come before the \x02fox\x03 and many that come after it", 24)
     assert [text for text, ink in runs if ink.bold] == ["fox"]
     assert sum(cell_len(text) for text, _ in runs) <= 24
 

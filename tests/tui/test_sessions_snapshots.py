@@ -12,7 +12,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.lists import sessions_dialog
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps

@@ -16,7 +16,7 @@ from textual.selection import SELECT_ALL
 from termchat.config import file
 from termchat.conversation.heat import probability_heat
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
-from termchat.tui.lists.theme import ThemePicker
+from termchat.tui.lists.small_dialogs import ThemePicker
 from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
 from termchat.tui.themes.depth import PLAIN, Colorless
 from termchat.tui.themes.theme_file import load_themes

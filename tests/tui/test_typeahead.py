@@ -24,7 +24,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.tui.keys.tables import GROUPS
 from termchat.tui.lists.branch_tree import ReplyPicker
-from termchat.tui.lists.full import FullDialog
+from termchat.tui.lists.small_dialogs import FullDialog
 from termchat.tui.screen.dialog_table import DIALOGS
 from termchat.tui.terminal.input_stream import InputStream
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
@@ -301,7 +301,7 @@ VIEWS: dict[str, Opens] = {
     "LESSON": on_strip,
     "LESSON, a question with answers": partial(on_strip, 2),
     "BRANCHES": partial(after, "ctrl+g", "y"),
-    "REPLIES": lambda: below(lambda desk: ReplyPicker(desk.chat.conversation, "this", desk.app.palette)),
+    "REPLIES": lambda: below(lambda desk: ReplyPicker(desk.chat.conversation, desk.app.palette, lambda *_: None)),
     "THEMES": partial(after, "f9"),
     "PERSONAS": partial(after, "f5"),
     "PRESETS": partial(after, "f10"),

@@ -34,8 +34,8 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
 from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
-from termchat.tui.lists.breakpoints import BreakpointsDialog
 from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
+from termchat.tui.lists.small_dialogs import BreakpointsDialog
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.pages.whatif import ending_lines, whatif_lines
 from termchat.tui.pages.why import remedies, why_lines

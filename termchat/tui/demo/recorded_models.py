@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from termchat.models.gguf.header import Header
 from termchat.models.listing import ModelRow
 from termchat.models.memory import Memory
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC
-from termchat.tui.lists.gather import Chosen, Facts, Models, file_of
+from termchat.tui.lists.gather import Facts, Models, file_of
 
 _RECORDED = frozenset({"fast_prefill"})
 """The engine settings that were recorded with several values."""
@@ -29,14 +30,14 @@ class RecordedModels(Models):
         super().__init__(config)
         self._header = header
 
-    def look(self, then: Callable[[], object] = lambda: None) -> None:
+    def look(self) -> None:
         if (header := self._header()) is not None:
             self.sources[SPEC.name] = _row(header)
             self._files[SPEC.name] = os.path.realpath(file_of(SPEC))
         else:
             self.sources.pop(SPEC.name, None)
             self._files.pop(SPEC.name, None)
-        super().look(then)
+        super().look()
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
         header = self._header()
@@ -44,15 +45,16 @@ class RecordedModels(Models):
             return super().facts(row)
         return Facts(header, header.file_size, "", {}, self._run, 0, Memory(0, 0, 0)).run_as(self._run)
 
-    def choose(self, wanted: str) -> None:
+    def choose(self, wanted: str, hear: Callable[[Choice | ModelError], object]) -> None:
         if wanted != SPEC.name:
-            super().choose(wanted)
+            super().choose(wanted, hear)
         elif self._run.picked.settings.keys() <= _RECORDED:
             spec = msgspec.structs.replace(SPEC, fast_prefill=self._run.config.engine.fast_prefill)
-            self.told(Chosen(wanted, Choice(spec, {}), None))
+            self.deliver(partial(hear, Choice(spec, {})))
         else:
             settings = " and ".join(sorted(_RECORDED))
-            self.told(Chosen(wanted, None, ModelError(NOT_RECORDED, f"only {settings} can be changed here")))
+            refused = ModelError(NOT_RECORDED, f"only {settings} can be changed here")
+            self.deliver(partial(hear, refused))
 
     @property
     def _run(self) -> RunSettings:

@@ -10,8 +10,8 @@ width, and takes the keyboard from the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -26,9 +26,9 @@ from textual.widgets import Input, Label
 from termchat.text import sanitize
 from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import Line
+from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import LinesView, Sheet
-from termchat.tui.draw.marks import MUTED
+from termchat.tui.draw.marks import MUTED, TITLE, column, length
 from termchat.tui.themes.theme_file import Palette
 
 Row = TypeVar("Row")
@@ -46,6 +46,28 @@ _MOVES: dict[str, Callable[[int, int], int]] = {
     "first": lambda _row, _page: 0,
     "last": lambda _row, _page: 10**9,
 }
+
+
+class ListColumn(NamedTuple):
+    """A column of a list: its title, its width in cells, 0 where there is no room, and the gap after it."""
+
+    title: str
+    width: int
+    right: bool = False
+    gap: int = 0
+
+
+def fill_columns(columns: Iterable[ListColumn], cells: Mapping[str, Run | list[Run]]) -> list[Run]:
+    """Render a row: the cells by the titles of their columns; one of several runs has to fit by itself."""
+    runs: list[Run] = []
+    for name, width, right, gap in columns:
+        cell = cells[name]
+        if isinstance(cell, tuple):
+            runs.append((column(cell[0], width, right=right) + " " * gap, cell[1]))
+        else:
+            rest = width - length(cell) + gap
+            runs += [*cell, *([(" " * rest, Ink())] if rest else [])]
+    return runs
 
 
 class Picker(LinesView):
@@ -161,10 +183,12 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     """The key that a double click on a row presses."""
     FIELD = ""
     """Placeholder of the field above the list, "" for none."""
+    INDENT = "  "
+    """The cells before the first column."""
     NAME: str | None = None
     """Placeholder of the field that `type_name` opens; None for none."""
     NAME_COLUMN = 0
-    """Column of the highlighted row from which that field covers it; 0 puts it above the list."""
+    """ListColumn of the highlighted row from which that field covers it; 0 puts it above the list."""
     BESIDE = 110
     """Columns of the screen from which the details stand beside the list."""
     LOW = 20
@@ -186,7 +210,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         """The action that `confirm` has asked about."""
         self._rest_timer: Timer | None = None
         self._is_detailed = type(self).render_details is not ListDialog.render_details
-        self._has_heading = type(self).render_heading is not ListDialog.render_heading
+        self._has_heading = type(self).columns is not ListDialog.columns
 
     def compose(self) -> ComposeResult:
         """Lay out for the size of the app, so that rows known by now are in the first frame."""
@@ -217,8 +241,14 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         if self.FIELD:
             yield self.field
 
+    def columns(self, width: int) -> Sequence[ListColumn]:
+        """Return the columns for a width, whose titles are above the rows."""
+        return ()
+
     def render_heading(self, width: int) -> Line:
-        raise NotImplementedError
+        columns = self.columns(width)
+        titles = fill_columns(columns, {one.title: (one.title, TITLE) for one in columns})
+        return Line(((self.INDENT + "".join(title for title, _ in titles), TITLE),), "surface")
 
     def line(self, row: Row, width: int, *, chosen: bool) -> Line:
         """Render a row; the list gives the `chosen` one its ground."""

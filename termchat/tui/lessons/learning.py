@@ -10,8 +10,7 @@ from termchat.chat.host import Choice
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened

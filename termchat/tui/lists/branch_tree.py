@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from termchat.chat.service import Chat
+from termchat.conversation.recorded_reply import TokenSource
 from termchat.conversation.reply_facts import facts_of, list_varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
@@ -14,19 +15,20 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
 from termchat.tui.lists.compare import CompareDialog, ComparedReply
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.turn_source import describe_ending
 
+Result = TypeVar("Result")
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
 _INDENT = 2
-_HERE, _MARK = "●", "◆"
 _INKS = {"user": Ink("user"), "assistant": TEXT}
 
 
 class BranchRow(NamedTuple):
-    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others."""
+    """A turn in the tree. `depth` counts the forks above it, `fork` says that it begins a branch beside others, of which it may
+    be the `last`."""
 
     node: Node
     depth: int
@@ -37,12 +39,20 @@ class BranchRow(NamedTuple):
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
     """Return the turns in order, each branch whole before the next one, a straight continuation after the forks."""
     rows: list[BranchRow] = []
-    waiting = _below(conversation, None, 0)
-    while waiting:
-        row = waiting.pop()
-        rows.append(row)
-        waiting += _below(conversation, row.node, row.depth)
-    return rows
+    waiting: list[BranchRow] = []
+    node, depth = None, 0
+    while True:
+        children = conversation.list_children(node.number if node is not None else None)
+        straight = [child for child in children if node is None or child.at >= node.count_kept()]
+        straight = straight if node is None or len(straight) < 2 else []
+        forks = [child for child in children if child not in straight]
+        below = [BranchRow(child, depth + 1, True, child is forks[-1]) for child in forks]
+        below += [BranchRow(child, depth, False, False) for child in straight]
+        waiting += reversed(below)
+        if not waiting:
+            return rows
+        rows.append(waiting.pop())
+        node, depth = rows[-1].node, rows[-1].depth
 
 
 def leaf_of(conversation: Conversation, node: Node) -> int:
@@ -59,32 +69,14 @@ def label_of(node: Node) -> str:
 def reply_of(conversation: Conversation, node: Node) -> int | None:
     """Return the end of the reply of which a turn is part, or of the newest reply to a message; None for a message without."""
     replies = [child for child in conversation.list_children(node.number) if child.role == "assistant"]
-    if node.role == "user":
-        return reply_of(conversation, replies[-1]) if replies else None
-    onward = [child for child in replies if child.at >= node.count_kept()]
-    return reply_of(conversation, onward[-1]) if onward else node.number
+    if node.role == "assistant":
+        replies = [child for child in replies if child.at >= node.count_kept()]
+    if replies:
+        return reply_of(conversation, replies[-1])
+    return node.number if node.role == "assistant" else None
 
 
-def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
-    """Return the rows right below a turn, the first one last."""
-    children = conversation.list_children(node.number if node is not None else None)
-    straight = [child for child in children if node is None or child.at >= node.count_kept()]
-    if node is not None and len(straight) > 1:
-        straight = []
-    forks = [child for child in children if child not in straight]
-    rows = [BranchRow(child, depth + 1, True, child is forks[-1]) for child in forks]
-    rows += [BranchRow(child, depth, False, False) for child in straight]
-    return rows[::-1]
-
-
-def _remark(node: Node) -> str:
-    """Describe a turn without text."""
-    if node.role == "user":
-        return "…"
-    return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
-
-
-def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
+def _format_tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
     """Format the facts in which a reply differs from its siblings, the place of its fork, and its length."""
     node = row.node
     if node.role == "user":
@@ -93,38 +85,30 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{node.size} tok" if node.size is not None else ""
     room = width - len(size) - len(f"at {node.at} · ") - 3
-    differing = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
-    return " · ".join(filter(None, [*differing, *([f"at {node.at}"] if row.fork and node.at else []), size]))
+    differing = one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room) if room > 1 else ""
+    return " · ".join(filter(None, (differing, f"at {node.at}" if row.fork and node.at else "", size)))
 
 
-class _Differences:
-    """The facts in which replies differ from their siblings; each reply is read once."""
+def _read_differing(conversation: Conversation, node: Node, known: dict[int, dict[str, str]]) -> dict[str, str]:
+    """Return the facts in which a reply differs from its siblings, a fork from the reply that it left; none of a message.
 
-    def __init__(self, conversation: Conversation) -> None:
-        self._chat = conversation
-        self._facts: dict[int, dict[str, str]] = {}
-        self._varying: dict[tuple[int, ...], list[str]] = {}
-
-    def of(self, node: Node) -> dict[str, str]:
-        """Return the differing facts of a reply, of a fork against the reply that it left; none of a message."""
-        parent = self._chat.nodes.get(node.parent or 0)
-        beside = [child for child in self._chat.list_children(node.parent) if child.role == "assistant"]
-        if parent is not None and parent.role == "assistant":
-            beside = [parent, node]
-        if len(beside) < 2 or node.role == "user":
-            return {}
-        numbers = tuple(each.number for each in beside)
-        for each in beside:
-            if each.number not in self._facts:
-                self._facts[each.number] = facts_of(self._chat, each)
-        if numbers not in self._varying:
-            self._varying[numbers] = list_varying([self._facts[number] for number in numbers])
-        mine = self._facts[node.number]
-        return {name: mine[name] for name in self._varying[numbers] if mine.get(name, "off") not in ("", "off")}
+    Those of the siblings are put into `known`, too: each reply is read once.
+    """
+    if node.number in known or node.role == "user":
+        return known.get(node.number, {})
+    parent = conversation.nodes.get(node.parent or 0)
+    replies = own = [child for child in conversation.list_children(node.parent) if child.role == "assistant"]
+    if parent is not None and parent.role == "assistant":
+        replies, own = [parent, node], [node]
+    facts = [facts_of(conversation, reply) for reply in replies] if len(replies) > 1 else [{}]
+    names = list_varying(facts)
+    for reply, mine in zip(own, facts[-len(own) :], strict=True):
+        known[reply.number] = {name: mine[name] for name in names if mine.get(name, "off") not in ("", "off")}
+    return known[node.number]
 
 
-class BranchList(ListDialog[BranchRow, int]):
-    """The turns of a chat as a tree. The result is a turn of it."""
+class BranchList(ListDialog[BranchRow, Result]):
+    """The turns of a chat as a tree."""
 
     def __init__(self, conversation: Conversation, palette: Palette) -> None:
         super().__init__(palette)
@@ -133,7 +117,7 @@ class BranchList(ListDialog[BranchRow, int]):
         """The turn whose reply others are compared with."""
         self._path: set[int] = set()
         """The turns of the chat as it is shown."""
-        self._differences = _Differences(conversation)
+        self._differing: dict[int, dict[str, str]] = {}
 
     def on_mount(self) -> None:
         self.show_rows(self.conversation.leaf)
@@ -141,20 +125,25 @@ class BranchList(ListDialog[BranchRow, int]):
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """Render the rows together: what a reply has of its own shows beside its siblings."""
         self._path = {span.node.number for span in self.conversation.find_path()}
-        self._differences = _Differences(self.conversation)
+        self._differing = {}
         return super().draw(rows, chosen, width)
 
     def line(self, row: BranchRow, width: int, *, chosen: bool) -> Line:
         node, on_path, marked = row.node, row.node.number in self._path, row.node.number == self.marked
-        tail = _tail(self.conversation, row, self._differences.of(node), width // 2)
+        tail = _format_tail(
+            self.conversation, row, _read_differing(self.conversation, node, self._differing), width // 2
+        )
         bend = ("└ " if row.last else "├ ") if row.fork else ""
         stem = " " * (_INDENT * max(min(row.depth, _MOST_DEPTH) - int(row.fork), 0)) + bend
-        dot = _MARK if marked else _HERE if on_path else "○"
-        dot_ink = Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT
-        head: list[Run] = [(stem, FAINT), (dot + " ", dot_ink)]
+        dot, ink = ("●", ACCENT) if on_path else ("○", FAINT)
+        head: list[Run] = [(stem, FAINT), ("◆ ", Ink("stamp", bold=True)) if marked else (dot + " ", ink)]
         if node.name:
             head.append((one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True)))
-        text = column(node.text(60).strip() or _remark(node), max(width - length(head) - len(tail) - 1, 4))
+        text = node.text(60).strip()
+        if not text:
+            ending = (describe_ending(node) or "ended by the model") if node.done else "unfinished"
+            text = "…" if node.role == "user" else f"no text: {ending}"
+        text = column(text, max(width - length(head) - len(tail) - 1, 4))
         return Line((*head, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)))
 
     def show_rows(self, number: int | None = None) -> None:
@@ -175,25 +164,26 @@ class BranchList(ListDialog[BranchRow, int]):
         return reply
 
 
-class ReplyPicker(BranchList):
-    """A reply of another chat; `title` is that of the chat."""
+class ReplyPicker(BranchList[ComparedReply]):
+    """The replies of another chat, of which the result is one; `read` reads the records of its tokens."""
 
     HINTS = (("list-up", "browse"), ("reply-choose", "compares with this reply"), ("close", "closes"))
     KEYS = "REPLIES"
 
-    def __init__(self, conversation: Conversation, title: str, palette: Palette) -> None:
+    def __init__(self, conversation: Conversation, palette: Palette, read: TokenSource) -> None:
         super().__init__(conversation, palette)
-        self._title = title
+        self._read = read
 
     def title_line(self) -> str:
-        return sanitize(f"Compare with a reply of: {self._title}", keep="")
+        return sanitize(f"Compare with a reply of: {self.conversation.title or 'untitled'}", keep="")
 
     def action_choose(self) -> None:
         if (reply := self.reply) is not None:
-            self.dismiss(reply)
+            title = self.conversation.title or "untitled"
+            self.dismiss(ComparedReply(self.conversation, reply, title, self._read))
 
 
-class TreeDialog(BranchList):
+class TreeDialog(BranchList[int]):
     """All branches of a chat. The result is the turn where the branch to go to ends; `sessions` are chats to compare with."""
 
     TITLE = "Branches"
@@ -220,9 +210,9 @@ class TreeDialog(BranchList):
 
     def action_rename(self) -> None:
         if (node := self.node) is not None:
-            self.type_name(node.name, lambda name: self._rename(node, name))
+            self.type_name(node.name, lambda name: self._rename_branch(node, name))
 
-    def _rename(self, node: Node, name: str) -> None:
+    def _rename_branch(self, node: Node, name: str) -> None:
         self._chat.branches.rename_branch(node.number, name)
         self.end_naming()
         self.show_rows()
@@ -252,7 +242,7 @@ class TreeDialog(BranchList):
             self.say("this is the same reply; mark one with m, then compare another with c")
             return
         self.say("")
-        self._compare(self._named(other), self._named(reply))
+        self._open_compare(self._name_reply(other), self._name_reply(reply))
 
     def action_other(self) -> None:
         from termchat.tui.lists.sessions_dialog import ChatPicker  # only for whoever compares with another chat
@@ -265,23 +255,21 @@ class TreeDialog(BranchList):
         self.say("")
 
         def chosen(stored: Session | None) -> None:
-            if stored is None:
-                return
-            title = stored.conversation.title or "untitled"
-            other = ReplyPicker(stored.conversation, title, self._palette)
-            self.app.push_screen(other, lambda end: over(stored.conversation, end, title, stored.id))
+            if stored is not None:
+                id = stored.id
+                picker = ReplyPicker(stored.conversation, self._palette, lambda node, at: sessions.token(id, node, at))
+                self.app.push_screen(picker, over)
 
-        def over(conversation: Conversation, end: int | None, title: str, stored_id: str) -> None:
-            if end is not None:
-                there = ComparedReply(conversation, end, title, lambda node, at: sessions.token(stored_id, node, at))
-                self._compare(self._named(reply), there)
+        def over(other: ComparedReply | None) -> None:
+            if other is not None:
+                self._open_compare(self._name_reply(reply), other)
 
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
-    def _named(self, end: int) -> ComparedReply:
+    def _name_reply(self, end: int) -> ComparedReply:
         return ComparedReply(
             self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.read_token
         )
 
-    def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
+    def _open_compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

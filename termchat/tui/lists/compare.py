@@ -11,9 +11,9 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, compare_facts, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.list_dialog import ReadDialog
-from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.marks import MUTED, TEXT, beside, column
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.themes.theme_file import Palette
 
@@ -22,11 +22,15 @@ _BEFORE = 12
 _FACT_LINES = 3
 """Lines of a fact, at most: a system prompt may be long."""
 _MARKED = Ink("background", ground="accent", bold=True)
-_BETWEEN = " │ "
+_BETWEEN = 3
+"""Cells between the columns."""
+_SIDES = ("left", "right")
+Piece = tuple[int | str, str]
+"""A token, or text that came with none: its id or text, by which pieces are compared, and its text."""
 
 
 class ComparedReply(NamedTuple):
-    """A reply, by the node that it ends in, what stands over its column, and where the records of its tokens are."""
+    """A reply, by the node that it ends in, the title of its column, and the source of the records of its tokens."""
 
     conversation: Conversation
     end: int
@@ -34,18 +38,11 @@ class ComparedReply(NamedTuple):
     token: TokenSource = lambda *_: None
 
 
-class ComparedPiece(NamedTuple):
-    """A token, or text that came with none: what it is, and its text."""
-
-    key: int | str
-    text: str
-
-
 class Comparison(NamedTuple):
     """Two replies, how many of their first pieces are the same, and what else differs."""
 
-    left: Sequence[ComparedPiece]
-    right: Sequence[ComparedPiece]
+    left: Sequence[Piece]
+    right: Sequence[Piece]
     common: int
     differing: Sequence[DifferingFact]
 
@@ -53,12 +50,9 @@ class Comparison(NamedTuple):
 def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
     """Compare two replies token by token: by ids if one model wrote both, else by texts."""
     facts = [facts_of(reply.conversation, reply.conversation.nodes[reply.end]) for reply in (left, right)]
-    one, other = (_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
-    common = 0
-    for a, b in zip(one, other, strict=False):
-        if a.key != b.key:
-            break
-        common += 1
+    one, other = (_list_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
+    shorter = min(len(one), len(other))
+    common = next((at for at in range(shorter) if one[at][0] != other[at][0]), shorter)
     return Comparison(one, other, common, compare_facts(*facts))
 
 
@@ -73,95 +67,68 @@ def summary(comparison: Comparison) -> str:
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
-    """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
-    difference is marked."""
-    half = max((width - len(_BETWEEN)) // 2, 10)
-    heads: list[list[Run]] = [[(column(one_line(name, half), half), Ink("accent", bold=True))] for name in names]
-    rows = [(heads[0], heads[1])]
-    for name, *both in comparison.differing:
-        rows += _paired(*(_fact(name, value, half) for value in both))
+    """Render both in columns under their names: first the differing facts, then the texts, whose common beginning is faint, and
+    whose first difference is marked."""
+    half = max((width - _BETWEEN) // 2, 10)
+    heads = [Line(((column(name, half), Ink("accent", bold=True)),)) for name in names]
+    lines = beside(heads[:1], heads[1:], half)
+    for name, *values in comparison.differing:
+        columns = []
+        for value in values:
+            wrapper = Wrapper(half)
+            wrapper.feed(f"{name} ", MUTED)
+            wrapper.feed(one_line(value, max(half * _FACT_LINES - len(name) - 1, 1)) or "none", TEXT)
+            columns.append(wrapper.lines[:_FACT_LINES])
+        lines += beside(columns[0], columns[1], half)
     if comparison.differing:
-        rows.append(([], []))
-    rows += _paired(*(_column(side, comparison.common, half) for side in comparison[:2]))
-    return [_beside(left, right, half) for left, right in rows]
+        lines += beside([BLANK], [], half)
+    left, right = (_render_text(side, comparison.common, half) for side in comparison[:2])
+    return lines + beside(left, right, half)
 
 
-def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
-    pieces: list[ComparedPiece] = []
-    for node, count in ((span.node, span.count) for span in reply.conversation.find_reply(reply.end)):
-        texts = node.tokens.texts
-        pieces += [
-            ComparedPiece(i if ids else text, text)
-            for i, text in zip(node.tokens.list_signs(0, count), texts, strict=False)
-        ]
+def _list_pieces(reply: ComparedReply, *, ids: bool) -> list[Piece]:
+    pieces: list[Piece] = []
+    for span in reply.conversation.find_reply(reply.end):
+        node, count = span.node, span.count
+        signs = zip(node.tokens.list_signs(0, count), node.tokens.texts, strict=False)
+        pieces += [(sign if ids else text, text) for sign, text in signs]
         if count >= len(node.ids) and node.pending:
-            pieces.append(ComparedPiece(node.pending, node.pending))
+            pieces.append((node.pending, node.pending))
     return pieces
 
 
-def _fact(name: str, value: str, width: int) -> list[Line]:
-    wrapper = Wrapper(width)
-    wrapper.feed(f"{name} ", MUTED)
-    wrapper.feed(one_line(value, max(width * _FACT_LINES - len(name) - 1, 1)) or "none", TEXT)
-    return wrapper.lines[:_FACT_LINES]
-
-
-def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Line]:
+def _render_text(pieces: Sequence[Piece], common: int, width: int) -> list[Line]:
     wrapper = Wrapper(width)
     begin = max(common - _BEFORE, 0)
     if begin:
-        wrapper.feed("…" if pieces[begin : begin + 1] and pieces[begin].text.startswith(" ") else "… ", MUTED)
-    for index, piece in enumerate(pieces[begin:], begin):
+        wrapper.feed("…" if any(text.startswith(" ") for _, text in pieces[begin : begin + 1]) else "… ", MUTED)
+    for index, (_, text) in enumerate(pieces[begin:], begin):
         if index == common:
-            wrapper.feed(piece.text.replace("\n", "⏎") or "∅", _MARKED)
-            wrapper.feed("\n" if piece.text.endswith("\n") else "", TEXT)
+            wrapper.feed(text.replace("\n", "⏎") or "∅", _MARKED)
+            wrapper.feed("\n" if text.endswith("\n") else "", TEXT)
         else:
-            wrapper.feed(piece.text, MUTED if index < common else TEXT)
+            wrapper.feed(text, MUTED if index < common else TEXT)
     if common >= len(pieces):
         wrapper.feed(" (ends here)", MUTED)
     return wrapper.lines
 
 
-def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
-    """Pair the lines of two columns, the shorter one filled up."""
-    rows = range(max(len(left), len(right)))
-    both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
-    return [(list(one), list(other)) for one, other in both]
-
-
-def _beside(left: list[Run], right: list[Run], half: int) -> Line:
-    gap = " " * max(half - length(left), 0)
-    return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
-
-
-def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
-    """Return the causes of the first difference; None for identical replies, or one without tokens."""
-    replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
-    return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
-
-
-def detail_lines(reasons: WhyDifferent, width: int) -> list[Line]:
+def why_lines(reasons: WhyDifferent, width: int) -> list[Line]:
     """Render all causes, and both distributions at the first token that differs."""
     wrapper = Wrapper(width)
     heading = f"token {reasons.index}: left {step_name(reasons.left)}, right {step_name(reasons.right)}"
     wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
     for line in cause_lines(reasons, _SIDES):
         wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
-    for line in (
-        "",
-        *tie_lines(reasons.left, reasons.right, _SIDES),
-        "",
-        *distribution_lines(reasons.left, reasons.right, _SIDES),
-    ):
+    steps = reasons.left, reasons.right
+    for line in ("", *tie_lines(*steps, _SIDES), "", *distribution_lines(*steps, _SIDES)):
         wrapper.feed(line + "\n", TEXT)
     return wrapper.lines
 
 
-_SIDES = ("left", "right")
-
-
 class CompareDialog(ReadDialog):
-    """From the first token that is not the same."""
+    """Two replies from the first token that is not the same, and why they differ: unknown if they are identical, or one has no
+    tokens."""
 
     DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
     TITLE = "Compare"
@@ -171,17 +138,18 @@ class CompareDialog(ReadDialog):
     def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:
         super().__init__(palette)
         self._comparison, self._names = compare(left, right), (left.name, right.name)
-        self._why, self._explained = why(left, right), False
+        one, other = (reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right))
+        self._why = why_different(one, other) if one.ids and other.ids else None
+        self._explained = False
 
-    def lay_out(self) -> None:
-        super().lay_out()
-        self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
+    def title_line(self) -> str:
+        return f"{self.TITLE}: {summary(self._comparison)}"
 
     def render_text(self, width: int) -> list[Line]:
         if self._why is None:
             return compare_lines(self._comparison, width, self._names)
         if self._explained:
-            return detail_lines(self._why, width)
+            return why_lines(self._why, width)
         wrapper = Wrapper(width)
         wrapper.feed(f"why  {cause_line(self._why.causes[0], _SIDES)}\n", MUTED)
         return [*wrapper.lines, *compare_lines(self._comparison, width, self._names)]

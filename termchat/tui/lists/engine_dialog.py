@@ -14,25 +14,14 @@ from termchat.text import one_line
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.list_dialog import ListDialog
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, fill_columns
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, prose
 from termchat.tui.keys.tables import ENGINE, name_of
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
 """The engine settings that a model can have of its own, in the order of their declaration."""
-
-
 _NAME = 16
-
-
-def _columns(width: int) -> tuple[int, int, int, int]:
-    """Return the widths of name, value, origin and range in cells; 0 where there is no room."""
-    value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
-    name = min(_NAME, width)
-    value = min(value, width - name)
-    origin = min(origin, width - name - value)
-    return name, value, origin, width - name - value - origin
 
 
 class EngineForm(Form):
@@ -57,7 +46,7 @@ class EngineForm(Form):
         return all(one.isalnum() or one in "-_" or (is_path and one.isprintable()) for one in text)
 
     def choose(self, at: int) -> bool:
-        """Select a field; False if the field before it refuses what was typed there."""
+        """Select a field; False if the field before it refuses its typed text."""
         if at != self.at:
             if not self.accept():
                 return False
@@ -66,7 +55,7 @@ class EngineForm(Form):
         return True
 
     def finish(self) -> bool:
-        """Accept what is typed; False if the model cannot run with the values, with the reason in `error`."""
+        """Accept the typed text; False if the model cannot run with the values, with the reason in `error`."""
         if not self.accept():
             return False
         self.error = self.config.engine.conflict
@@ -93,7 +82,7 @@ class EngineForm(Form):
 
 
 class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
-    """The engine settings of one model. The result is what a person set for it, to load it with.
+    """The engine settings of one model. The result are a person's settings for it, to load it with.
 
     Args:
         running: the values in effect, if the model is loaded.
@@ -108,6 +97,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
     AUTO_FOCUS = ""
     KEYS = EngineForm.KEYS
     TWICE = "space"
+    INDENT = ""
     BESIDE = 1 << 20
     BINDINGS = [key.binding for key in ENGINE if key.id == "engine-load"]  # noqa: RUF012
 
@@ -136,29 +126,35 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
             ("engine-load", f"reloads the model {keeps}"), ("close", "closes"),
         )  # fmt: skip
 
-    def render_heading(self, width: int) -> Line:
-        titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _columns(width), strict=True)
-        return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
+    def columns(self, width: int) -> list[ListColumn]:
+        value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
+        widths: list[int] = []
+        for wanted in (_NAME, value, origin, width):
+            widths.append(min(wanted, width - sum(widths)))
+        return [ListColumn(*column) for column in zip(("SETTING", "VALUE", "FROM", "ALLOWED"), widths, strict=True)]
 
     def line(self, row: Setting, width: int, *, chosen: bool) -> Line:
         """Render a setting with its value; an arrow leads to the one in effect in the loaded model, where that differs."""
         form, config = self.form, self.form.config
         value, origin = getattr(config.engine, row.name), config.origin[row.name]
-        picked = origin == PICKER
-        name_room, value_room, origin_room, range_room = _columns(width)
-        runs: list[Run] = [(column(row.name, name_room), STRONG if chosen else TEXT)]
+        columns = self.columns(width)
+        room = columns[1].width
         if chosen and form.typed is not None:
-            runs.append((column(form.typed + "▏", value_room), Ink("error" if form.error else "accent", bold=True)))
+            shown: Run | list[Run] = (form.typed + "▏", Ink("error" if form.error else "accent", bold=True))
         else:
             is_changed = value != getattr(self._before, row.name)
             effective = value if is_changed else self._in_effect.get(row.name, value)
-            shown = one_line(row.show(value) or "none", value_room)
-            ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
+            text = one_line(row.show(value) or "none", room)
+            ink = Ink("accent", bold=True) if origin == PICKER else MUTED if origin == DEFAULT else TEXT
             arrow = "" if effective == value else f" → {row.show(effective)}"
-            runs += [(shown, ink), (column(arrow, value_room - len(shown)), MUTED)]
-        runs.append((column(origin, origin_room), ACCENT if picked else MUTED))
-        runs.append((column(row.range, range_room), MUTED))
-        return Line(tuple(runs))
+            shown = [(text, ink), (column(arrow, room - len(text)), MUTED)]
+        cells: dict[str, Run | list[Run]] = {
+            "SETTING": (row.name, STRONG if chosen else TEXT),
+            "VALUE": shown,
+            "FROM": (origin, ACCENT if origin == PICKER else MUTED),
+            "ALLOWED": (row.range, MUTED),
+        }
+        return Line(tuple(fill_columns(columns, cells)))
 
     def render_details(self, row: Setting, width: int, height: int) -> list[Line]:
         """Render the help of the setting, and the memory that the model takes."""
@@ -167,7 +163,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
         return [*help_lines[: max(height - 1, 1)], memory][:height]
 
     def moved(self) -> None:
-        """Select the highlighted setting, unless the one before it refuses what was typed."""
+        """Select the highlighted setting, unless the one before it refuses its typed text."""
         self.form.choose(self.picker.chosen)
         self.show_form()
 
@@ -182,7 +178,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
         self.show_form()
         if accepted and self._chat.busy:
             self.say("a reply is running; stop it first")
-        elif accepted and self.is_current:  # a second Enter in the same burst does nothing
+        elif accepted:
             self.dismiss(self.form.run.picked)
 
     def show_form(self) -> None:

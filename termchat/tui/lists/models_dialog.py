@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from textwrap import wrap
 
@@ -12,37 +12,35 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, home, one_line, size
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
-from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.tables import hint
 from termchat.tui.lists.engine_dialog import EngineDialog
-from termchat.tui.lists.gather import Chosen, Facts, Models, Pull, file_of
+from termchat.tui.lists.gather import Facts, Models, Pull, file_of
 from termchat.tui.lists.model_lines import (
     DRAFT_ROLES,
     STATES,
     DraftRole,
     Item,
     State,
-    heading,
+    first_run_lines,
+    list_columns,
     matches,
     memory_text,
     model_line,
     model_lines,
     rank,
-    text_of,
 )
-from termchat.tui.lists.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
-from termchat.tui.themes.theme_file import Palette
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
 """A filter that may name a model to download."""
@@ -53,11 +51,11 @@ _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
 
 
-class ModelsDialog(ListDialog[ModelRow, Choice]):
+class ModelsDialog(ListDialog[Item, Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
-        draft: has a model draft for the loaded one, "" none.
+        draft: has a model draft for the loaded one, by what it is asked for with; "" has none.
         problem: what a person should read first.
         first: it is the first dialog that a person without a model sees: a welcome is above the list.
     """
@@ -82,19 +80,17 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def __init__(
         self,
-        chat: Chat,
+        screen: ScreenContext,
         models: Models,
-        palette: Palette,
         draft: Callable[[str], None],
         problem: str = "",
         *,
         first: bool = False,
     ) -> None:
-        super().__init__(palette)
-        self.chat, self.models, self._draft, self.problem = chat, models, draft, problem
+        super().__init__(screen.palette)
+        self.chat, self.models, self._draft_with, self.problem = screen.chat, models, draft, problem
         self.set_class(first, "-first")
-        self._ordered: list[tuple[ModelRow, str]] = []
-        """All models with the text that is searched."""
+        self._ordered: list[Item] = []
         self.loaded: ModelRow | None = None
         self.drafter = ""
         """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
@@ -102,12 +98,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """Cells of the longest name of all."""
         self._selected = models.config.model if problem else ""
         """The model to highlight once it is listed, by what it is asked for with; "" for the first."""
-        self._welcome = Sheet(self._welcomed, id="welcome") if first else None
+        self._welcome = Sheet(self._fill_welcome, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
         self._asked = ""
         """The engine that a person had asked again."""
-        self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
+        self._seen = self.chat.phase, self.chat.host.drafter, self.chat.host.drafter_failure
         self._order_models()
         self._filter_rows()
         self.set_rows(self.rows)
@@ -118,42 +114,39 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         yield self.field
 
     def on_mount(self) -> None:
-        self.set_interval(1 / FRAMES, self._look)
+        self.set_interval(1 / FRAMES, self._take_news)
         self.call_after_refresh(self.models.look)
 
     def on_lines_view_laid(self) -> None:
-        self.changed()
+        self.show_selected()
 
-    def line(self, row: ModelRow, width: int, *, chosen: bool) -> Line:
-        return model_line(self._item(row), width, self.longest)
+    def line(self, row: Item, width: int, *, chosen: bool) -> Line:
+        return model_line(row, width, self.longest)
 
     def empty_lines(self, width: int) -> list[Line]:
         looking = self.models.looking or not self.models.rows
         return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
-    def _look(self) -> None:
-        """Take in the results of threads."""
-        if self.models.take() | self._has_changed():
-            self.gather()
+    def _take_news(self) -> None:
+        """Take in the results of threads and changes of the chat; tell what became of a draft model."""
+        changed, host, before = self.models.take(), self.chat.host, self._seen
+        self._seen = self.chat.phase, host.drafter, host.drafter_failure
+        if host.drafter_failure not in (None, before[2]):
+            self.say("; ".join(filter(None, (host.drafter_failure.message, host.drafter_failure.hint))))
+        elif host.drafter is not None and host.drafter != before[1]:
+            self.tell(f"{host.drafter.name} drafts for {self.loaded.name if self.loaded else 'it'}")
+        elif host.drafter is None and before[1] is not None and self.drafted_for is not None:
+            self.tell(f"{before[1].name} is unloaded and drafts no more")
+        if changed or before != self._seen:
+            self.list_models()
         elif self.models.downloads:
             self.set_rows(self.rows)
 
-    def _has_changed(self) -> bool:
-        """Return whether the chat has changed; tell what became of a draft model."""
-        chat, before = self.chat, self._seen
-        self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
-        if chat.host.drafter_failure not in (None, before[2]):
-            self.say("; ".join(filter(None, (chat.host.drafter_failure.message, chat.host.drafter_failure.hint))))
-        elif chat.host.drafter is not None and chat.host.drafter != before[1]:
-            self.tell(f"{chat.host.drafter.name} drafts for {self.loaded.name if self.loaded else 'it'}")
-        elif chat.host.drafter is None and before[1] is not None and self.drafted_for is not None:
-            self.tell(f"{before[1].name} is unloaded and drafts no more")
-        return before != self._seen
-
-    def gather(self) -> None:
+    def list_models(self) -> None:
+        """List all models again, with the facts that are known by now."""
         self._order_models()
         self._filter_rows()
-        self.changed()
+        self.show_selected()
         self._open_engine()
         if self._asked and not self.models.asks(self._asked):
             rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
@@ -161,105 +154,109 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.say(problem) if problem else self.tell(f"{self._asked} answers")
             self._asked = ""
 
-    def changed(self) -> None:
+    def show_selected(self) -> None:
         """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
-        self.set_rows(self.rows, next((at for at, row in enumerate(self.rows) if row.wanted == self._selected), 0))
-        self.at_rest(self._read)
+        self.set_rows(self.rows, next((at for at, item in enumerate(self.rows) if item.wanted == self._selected), 0))
+        self.at_rest(self._read_files)
 
-    def render_heading(self, width: int) -> Line:
-        return heading(width, self.longest)
+    def columns(self, width: int) -> list[ListColumn]:
+        return list_columns(width, self.longest)
 
-    def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
-        item, info = self._item(row), self.chat.model if row is self.loaded else None
-        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
-        item = item._replace(
-            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
+    def render_details(self, row: Item, width: int, height: int) -> list[Line]:
+        info = self.chat.model if row.state == "loaded" else None
+        config = row.facts.run.config if info is not None and isinstance(row.facts, Facts) else None
+        recommended = self.models.recommended(row.row)
+        item = row._replace(
+            recommended=recommended, running=info, config=config, speculation=self._describe_drafts(row)
         )
         return model_lines(item, width, height)
 
-    def _welcomed(self) -> Sequence[Line]:
+    def _fill_welcome(self) -> list[Line]:
         assert self._welcome is not None
         rows, models = list(self.models.rows.values()), self.models
         return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
 
     def hint(self) -> Content:
-        """Name as many keys as there is room for, always the one that closes."""
-        row = self.row
-        state = self.state(row) if row is not None else None
+        """Name as many keys as fit, always the one that closes."""
         does: list[tuple[str, str]] = []
-        note = ""
-        if row is not None and state is not None:
-            role = self.draft_role(row)
-            does += [*STATES[state].hints, *(DRAFT_ROLES[role].hints if role else ())]
-            note = STATES[state].note
+        state, note = None, ""
+        if (item := self.row) is not None:
+            state, note = item.state, STATES[item.state].note
+            does = [*STATES[item.state].hints, *(DRAFT_ROLES[item.drafts].hints if item.drafts else ())]
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
-        while does and len(wrap(hint(*does, end, before=note).plain, self._inside)) > _HINT_LINES:
+        while does and len(wrap(hint(*does, end, before=note).plain, self._inner_width)) > _HINT_LINES:
             does.pop()
         return hint(*does, end, before=note)
 
     def title_line(self) -> str:
+        """Return the title with the numbers of models and the free memory, as far as they fit."""
         if self._welcome is not None:
             return "Welcome to termchat"
-        return one_line(f"{self.TITLE}   {self._counts(self._inside - len(self.TITLE) - 3)}", self._inside)
+        local = [item.row for item in self._ordered if not item.row.engine]
+        here, spare = sum(row.state == "ready" for row in local), size(self.spare)
+        away = f"{len(local) - here} to download"
+        texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
+        texts += [("looking …", "looking …")] if self.models.looking else []
+        texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
+        title = f"{self.TITLE}   {', '.join(long for long, _ in texts)}"
+        while texts and cells(title) > self._inner_width:
+            title = f"{self.TITLE}   {', '.join(short for _, short in texts)}"
+            texts.pop()
+        return one_line(title, self._inner_width)
 
     @property
-    def _inside(self) -> int:
+    def _inner_width(self) -> int:
         """Cells between the borders and their padding."""
         return max(min(self.app.size.width, _WIDEST) - 4, 1)
 
-    def _read(self) -> None:
+    def _read_files(self) -> None:
         """Read the files of the rows in view, the highlighted one first."""
         at, height = self.picker.chosen, max(self.picker.size.height, 1)
-        wanted = [self.row, self.loaded, *self.rows[max(at - height, 0) : at + height]]
-        self.models.read([row for row in wanted if row is not None], self.drafted_for)
+        first = [self.row.row] if self.row is not None else []
+        loaded = [self.loaded] if self.loaded is not None else []
+        near = [item.row for item in self.rows[max(at - height, 0) : at + height]]
+        self.models.read([*first, *loaded, *near], self.drafted_for)
 
     def search(self, text: str) -> None:
         self.say("")
         self._selected = ""
         self._filter_rows()
-        self.changed()
+        self.show_selected()
         draw_now(self)  # whoever types waits for it
 
     def enter(self, text: str) -> None:
-        row = self.row
-        if row is None or not self.is_current:  # a second Enter in the same burst does nothing
+        item = self.row
+        if item is None or not self.is_current:  # a second Enter in the same burst does nothing
             return
         self.say("")
-        match self.state(row):
+        match item.state:
             case "loaded" | "loading":
                 self.dismiss(None)
             case "on disk" | "elsewhere":
-                if self._refuse_while_busy():
-                    return
-                self.models.choose(row.wanted)
+                if not self._refuse_while_busy():
+                    self.models.choose(item.wanted, self.take_choice)
             case "downloading":
                 self.say("already downloading; Del stops it")
             case "not downloaded":
-                self.models.pull(row)
-                self.gather()
+                self.models.pull(item.row)
+                self.list_models()
             case "no answer":
-                self._ask_again(row)
+                self._ask_again(item.row)
             case "not installed" | "broken":
-                self.say(row.problem)
+                self.say(item.row.problem)
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
-        self.changed()
+        self.show_selected()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Del to the filter without a download to stop."""
-        return action != "cancel" or self._pull is not None
-
-    @property
-    def _pull(self) -> Pull | None:
-        """The highlighted download, while it runs."""
-        pull = self.models.pulls.get(self.row.wanted) if self.row is not None else None
-        return pull if pull is not None and pull.running else None
+        return action != "cancel" or (self.row is not None and self.row.state == "downloading")
 
     def action_cancel(self) -> None:
-        if self._pull is not None:
-            self._pull.cancel()
+        if self.row is not None and self.row.pull is not None:
+            self.row.pull.cancel()
 
     def action_unload(self) -> None:
         loaded = self.loaded
@@ -268,42 +265,26 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             unloaded = "is unloaded and its memory is free; the next message reloads it"
             disconnected = "is disconnected, and its server keeps the model; the next message connects again"
             self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
-            self._again()
+            self._look_again()
 
     def action_draft(self) -> None:
-        row = self.row
-        if row is not None:
+        item = self.row
+        if item is not None:
             self.say("")
-            if self.draft_role(row) == "draft model":
-                self._draft("")
-            elif why_not := self._why_not_draft(row):
+            if item.drafts == "draft model":
+                self._draft_with("")
+            elif why_not := self._why_not_draft(item):
                 self.say(why_not)
             else:
-                self.tell(f"loading {row.name} to draft …")
-                self._draft(row.wanted)
-
-    def _why_not_draft(self, row: ModelRow) -> str:
-        loaded = self.drafted_for
-        if self.chat.cannot_draft:
-            return f"nothing can be drafted: {self.chat.cannot_draft}"
-        if loaded is None and self.loaded is not None and self.loaded.engine:
-            return "the loaded model is on another machine: --draft names a draft model there"
-        if loaded is None:
-            return "load a model first, for which this one is to draft"
-        if row.wanted == loaded.wanted:
-            return f"choose a smaller model to draft for {row.name}"
-        if row.path is None:
-            return "it is on another machine" if row.engine else "download it first to draft with it"
-        why_not = self._pair_problem(row)
-        return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
+                self.tell(f"loading {item.row.name} to draft …")
+                self._draft_with(item.wanted)
 
     def action_reload(self) -> None:
         """Reload the loaded model, or ask the highlighted engine again."""
-        row = self.row
-        if row is not None and self.state(row) in ("elsewhere", "no answer"):
-            self._ask_again(row)
-            return
-        if self.chat.spec is not None and not self._refuse_while_busy():
+        item = self.row
+        if item is not None and item.state in ("elsewhere", "no answer"):
+            self._ask_again(item.row)
+        elif self.chat.spec is not None and not self._refuse_while_busy():
             self.chat.loading.reload_model()
             self.dismiss(None)
 
@@ -316,9 +297,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
-        row = self.row
-        if row is None:
+        if self.row is None:
             return
+        row = self.row.row
         self._engine_of = row.wanted if row.path is not None else ""
         if row.path is not None:
             self.say("")
@@ -330,9 +311,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.say("download it first to change its settings")
 
     def _open_engine(self) -> None:
-        row = self.row
-        facts = self.models.facts(row) if row is not None else None
-        if row is None or facts is None or row.wanted != self._engine_of or not self.is_current:
+        """Show the settings that were asked for, once the file of the model is read."""
+        item = self.row
+        facts = item.facts if item is not None and item.wanted == self._engine_of else None
+        if item is None or facts is None or not self.is_current:
             return
         self._engine_of = ""
         if isinstance(facts, ModelError):
@@ -340,47 +322,49 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             return
 
         def closed(picked: Picked | None) -> None:
-            if picked is not None:
-                self._load(row, facts, picked)
+            if picked == facts.run.picked and self._make_item(item.row).state == "loaded":
+                self.dismiss(None)
+            elif picked is not None:
+                self._save_settings(item.row, facts.run_as(facts.run._replace(picked=picked)))
+                self.list_models()
+                self.models.choose(item.wanted, self.take_choice)
 
         def memory(run: RunSettings) -> str:
-            return memory_text(Item(row, self.state(row), facts.run_as(run), self.spare))
+            return memory_text(item._replace(facts=facts.run_as(run)))
 
-        info = self.chat.model if row is self.loaded else None
+        info = self.chat.model if item.state == "loaded" else None
         options = self.models.config.engine.__struct_fields__
         in_effect = {name: getattr(info, name) for name in options if hasattr(info, name)}
-        self.app.push_screen(EngineDialog(self._palette, row.name, facts.run, self.chat, in_effect, memory), closed)
+        dialog = EngineDialog(self._palette, item.row.name, facts.run, self.chat, in_effect, memory)
+        self.app.push_screen(dialog, closed)
 
-    def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
-        if picked == facts.run.picked and self.state(row) == "loaded":
-            self.dismiss(None)
-            return
+    def _save_settings(self, row: ModelRow, facts: Facts) -> None:
         lesson = bool(self.chat.lesson)
-        problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
+        problem = self.models.pick(row, facts, lesson=lesson)
         if lesson:
             self.chat.add_changes(Notice("these settings last until you leave the lesson"))
         if problem:
             text = f"the settings of {row.name} could not be saved: {problem}"
             self.chat.add_changes(Notice(text, "they apply until you quit termchat", "warning"))
-        self.models.choose(row.wanted)
 
-    def chosen(self, chosen: Chosen) -> None:
-        if chosen.problem is not None:
-            self._say_error(chosen.problem)
-        elif self.is_current and not self._refuse_while_busy():
-            self.dismiss(chosen.choice)
+    def take_choice(self, choice: Choice | ModelError) -> None:
+        """Close with a model that was read, if the list is still there, or show the problem with it."""
+        if self.is_attached and isinstance(choice, ModelError):
+            self._say_error(choice)
+        elif self.is_attached and isinstance(choice, Choice) and not self._refuse_while_busy():
+            self.dismiss(choice)
 
-    def pulled(self, pull: Pull, wanted: str) -> None:
+    def show_pulled(self, pull: Pull, wanted: str) -> None:
         """Show the end of a download; from now on its model is asked for with `wanted`."""
         if pull.path is not None:
             self._selected = wanted if self._selected == pull.wanted else self._selected
             self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
             self._say_error(pull.problem)
-        self._again()
+        self._look_again()
 
-    def _again(self) -> None:
-        self.gather()
+    def _look_again(self) -> None:
+        self.list_models()
         self.models.look()
 
     def _ask_again(self, row: ModelRow) -> None:
@@ -403,52 +387,77 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def _order_models(self) -> None:
         """Put all models that are known in order, and find the loaded one among them."""
         models, chat = self.models, self.chat
-        there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
         rows = models.rows | models.sources | models.elsewhere
-        wanted = ""
-        if there and chat.spec is not None:
-            spec = chat.spec
-            wanted = spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
-        match, info = rows.get(wanted) or (self._own_choice(rows) if there else None), chat.model
-        # An engine may have got another model in place of the one that was loaded.
-        other = match is not None and info is not None and bool(match.serves) and info.path not in match.serves
-        self.loaded = self._unlisted() if match is None or other else match
+        self.loaded = self._find_loaded(rows)
         self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
-        ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
-        self._ordered = [(row, text_of(row)) for _, row in ordered]
+        self._ordered = sorted(map(self._make_item, rows.values()), key=rank)
+
+    def _find_loaded(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
+        """Find the row of the model that is loaded or loading; make one if it is in no list."""
+        spec, info = self.chat.spec, self.chat.model
+        if spec is None or (info is None and self.chat.phase != "loading"):
+            return None
+        engine = spec.engine
+        row = rows.get(engine.asked_as(spec.path) if engine.url else self.models.in_file(file_of(spec)))
+        if row is None and engine.url:
+            there = [one for one in rows.values() if one.engine == engine.shown]
+            one = len(there) == 1 and engine.scheme != "ssh"  # whatever it was asked for with
+            row = rows.get(engine.asked_as()) if one or spec.path == engine.model else None
+        # An engine may have got another model in place of the one that was loaded.
+        if row is not None and not (info is not None and row.serves and info.path not in row.serves):
+            return row
+        if info is None or not (spec.path or engine.url):  # a recording has no file
+            return None
+        place = engine.shown if engine.url else ""
+        return ModelRow(
+            wanted=engine.asked_as(spec.path or info.path) if place else spec.path,
+            name=f"{place}: {info.name}" if place else info.name,
+            state="ready",
+            engine=place,
+            source=engine.url,
+            architecture=info.architecture,
+            quantization=info.quantization,
+            context=(info.context if place else info.context_trained) or None,
+            size=info.size,
+            path=None if place else file_of(spec),
+        )
 
     def _filter_rows(self) -> None:
         """List the models with all the typed words, else the one that the text names: a file, or a model to download."""
         text = self.field.value.strip()
         words = text.lower().split()
-        rows = [row for row, searched in self._ordered if matches(searched, words)]
+        rows = [item for item in self._ordered if matches(item.row, words)]
         if not rows and text.startswith(_PATH):
-            rows = [_in_file(text)]
+            rows = [self._make_item(_in_file(text))]
         elif not rows and _ANYWHERE.fullmatch(text):
-            rows = [_anywhere(text)]
-        self.longest = max((cells(row.name) for row in (*(row for row, _ in self._ordered), *rows)), default=0)
+            source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
+            rows = [self._make_item(ModelRow(wanted=text, name=text, state="not downloaded", source=source))]
+        self.longest = max((cells(item.row.name) for item in (*self._ordered, *rows)), default=0)
         self.rows = rows
 
-    def state(self, row: ModelRow) -> State:
-        pull = self.models.pulls.get(row.wanted)
-        if self.loaded is not None and row.wanted == self.loaded.wanted:
-            return "loaded" if self.chat.model is not None else "loading"
-        if pull is not None and pull.running:
-            return "downloading"
-        if pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
-            return "on disk"
-        if row.engine:
-            return "elsewhere" if row.state == "ready" else "no answer"
-        return "on disk" if row.state == "ready" else row.state
-
-    def _item(self, row: ModelRow) -> Item:
-        pull = self.models.pulls.get(row.wanted)
-        return Item(
-            row, self.state(row), self.models.facts(row), self.spare, pull if pull and pull.path is None else None,
-            self.draft_role(row), self.models.silent.get(row.engine),
-        )  # fmt: skip
+    def _make_item(self, row: ModelRow) -> Item:
+        models, loaded, drafted_for = self.models, self.loaded, self.drafted_for
+        pull = models.pulls.get(row.wanted)
+        if loaded is not None and row.wanted == loaded.wanted:
+            state: State = "loaded" if self.chat.model is not None else "loading"
+        elif pull is not None and pull.running:
+            state = "downloading"
+        elif pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
+            state = "on disk"
+        elif row.engine:
+            state = "elsewhere" if row.state == "ready" else "no answer"
+        else:
+            state = "on disk" if row.state == "ready" else row.state
+        drafts: DraftRole = ""
+        why_not = None
+        if drafted_for is not None and row.wanted != drafted_for.wanted:
+            why_not = models.why_not_draft(row, drafted_for) if row.path is not None else None
+            drafts = "draft model" if row.wanted == self.drafter else "can draft" if why_not == "" else ""
+        pull = pull if pull is not None and pull.path is None else None
+        since = models.silent.get(row.engine)
+        return Item(row, state, models.facts(row), self.spare, pull, drafts, why_not, since)
 
     @property
     def drafted_for(self) -> ModelRow | None:
@@ -456,47 +465,44 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         here = self.loaded is not None and self.loaded.path is not None
         return self.loaded if here and self.chat.model is not None and "drafts" in self.chat.engine.offers else None
 
-    def draft_role(self, row: ModelRow) -> DraftRole:
-        loaded = self.drafted_for
-        if loaded is None or row.wanted == loaded.wanted:
-            return ""
-        if row.wanted == self.drafter:
-            return "draft model"
-        return "can draft" if row.path is not None and self._pair_problem(row) == "" else ""
+    def _why_not_draft(self, item: Item) -> str:
+        """Explain why a model cannot draft for the loaded one; "" if it can, and while unknown."""
+        row, loaded = item.row, self.drafted_for
+        if self.chat.cannot_draft:
+            return f"nothing can be drafted: {self.chat.cannot_draft}"
+        if loaded is None and self.loaded is not None and self.loaded.engine:
+            return "the loaded model is on another machine: --draft names a draft model there"
+        if loaded is None:
+            return "load a model first, for which this one is to draft"
+        if row.wanted == loaded.wanted:
+            return f"choose a smaller model to draft for {row.name}"
+        if row.path is None:
+            return "it is on another machine" if row.engine else "download it first to draft with it"
+        return f"{row.name} cannot draft for {loaded.name}: {item.why_not_draft}" if item.why_not_draft else ""
 
-    def _pair_problem(self, row: ModelRow) -> str | None:
-        """Return why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
-        loaded = self.drafted_for
-        return self.models.why_not_draft(row, loaded) if loaded is not None else None
-
-    def _drafts(self, row: ModelRow) -> str:
+    def _describe_drafts(self, item: Item) -> str:
         """Describe a model's part in speculation; "" for none, and while unknown."""
-        loaded, why_not = self.drafted_for, self._pair_problem(row)
+        row, loaded, host = item.row, self.drafted_for, self.chat.host
         if loaded is not None and row.wanted == loaded.wanted:
-            return self._drafts_for_loaded(loaded)
-        if loaded is not None and row.wanted == self.drafter:
+            if host.drafter is not None:
+                return f"{host.drafter.name} drafts for it"
+            if host.drafter_failure is not None:
+                return host.drafter_failure.message
+            if able := [one.row.name for one in self._ordered if one.drafts]:
+                return f"{', '.join(able)} can draft for it"
+            named = self.models.rows.get(loaded.draft_model)
+            away = named is not None and named.path is None
+            return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
+        if loaded is not None and item.drafts == "draft model":
             return f"it drafts for {loaded.name}"
-        if loaded is not None and row.path is not None and why_not is not None:
-            if why_not:
-                return f"it cannot draft for {loaded.name}: {why_not}"
+        if loaded is not None and item.why_not_draft:
+            return f"it cannot draft for {loaded.name}: {item.why_not_draft}"
+        if loaded is not None and item.drafts:
             share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
             return f"it can draft for {loaded.name}{share}"  # the smaller it is, the sooner its drafts pay
         if loaded is not None and row.wanted == loaded.draft_model:
             return f"it can draft for {loaded.name} once it is downloaded"
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
-
-    def _drafts_for_loaded(self, loaded: ModelRow) -> str:
-        info, failure = self.chat.host.drafter, self.chat.host.drafter_failure
-        if info is not None:
-            return f"{info.name} drafts for it"
-        if failure is not None:
-            return failure.message
-        able = [row.name for row, _ in self._ordered if self.draft_role(row)]
-        if able:
-            return f"{', '.join(able)} can draft for it"
-        named = self.models.rows.get(loaded.draft_model)
-        away = named is not None and named.path is None
-        return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
 
     @property
     def spare(self) -> int | None:
@@ -505,49 +511,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if info is not None and info.gpu_layers:
             return None
         return self.models.spare(self.loaded)
-
-    def _counts(self, width: int) -> str:
-        """Return the numbers of models and the free memory, in at most `width` cells."""
-        local = [row for row, _ in self._ordered if not row.engine]
-        here, spare = sum(row.state == "ready" for row in local), size(self.spare)
-        away = f"{len(local) - here} to download"
-        texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
-        texts += [("looking …", "looking …")] if self.models.looking else []
-        texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
-        whole = ", ".join(long for long, _ in texts)
-        if cells(whole) <= width:
-            return whole
-        while texts and cells(", ".join(short for _, short in texts)) > width:
-            texts.pop()
-        return ", ".join(short for _, short in texts)
-
-    def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
-        """Return the row of the engine whose one model is the loaded one."""
-        spec = self.chat.spec
-        if spec is None or not spec.engine.url:
-            return None
-        there = [row for row in rows.values() if row.engine == spec.engine.shown]
-        one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
-        return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
-
-    def _unlisted(self) -> ModelRow | None:
-        """Make a row for a loaded model that is in no list."""
-        spec, info = self.chat.spec, self.chat.model
-        if spec is None or info is None or not (spec.path or spec.engine.url):  # a recording has no file
-            return None
-        there = spec.engine.shown if spec.engine.url else ""
-        return ModelRow(
-            wanted=spec.engine.asked_as(spec.path or info.path) if there else spec.path,
-            name=f"{there}: {info.name}" if there else info.name,
-            state="ready",
-            engine=there,
-            source=spec.engine.url,
-            architecture=info.architecture,
-            quantization=info.quantization,
-            context=(info.context if there else info.context_trained) or None,
-            size=info.size,
-            path=None if there else file_of(spec),
-        )
 
 
 def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
@@ -569,9 +532,3 @@ def _in_file(text: str) -> ModelRow:
     except (ModelError, OSError) as error:
         problem = f"{error.message}. {error.hint}" if isinstance(error, ModelError) else str(error)
         return ModelRow(wanted=text, name=text, state="broken", source="file", problem=problem.strip())
-
-
-def _anywhere(text: str) -> ModelRow:
-    """Make a row for a model to download that is in no list."""
-    source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
-    return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

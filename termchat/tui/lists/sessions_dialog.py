@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from time import localtime, strftime, time
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from rich.cells import cell_len
@@ -17,11 +17,11 @@ from termchat.conversation.tree import Role
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.list_dialog import ListDialog
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
+from termchat.tui.draw.list_dialog import ListColumn, ListDialog, fill_columns
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, count, fitting
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
-from termchat.tui.lists.session_list import Opened, SessionList, Turns
+from termchat.tui.lists.gather import Opened, SessionList, Turns
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ _HINTS: KeyHints = (
     ("session-delete", "deletes"), ("session-new", "new chat"), ("session-undelete", "restores"),
 )  # fmt: skip
 _OPEN: Run = ("● ", Ink("success", bold=True))
-_WHEN, _TURNS, _TOKENS, _MODEL = 11, 6, 8, 22
+_WHEN, _MODEL = 11, 22
 _MODEL_FROM = 64
 """Cells from which there is room for the model."""
 _LEAST_TITLE = 12
@@ -54,54 +54,46 @@ _SPEAKERS: dict[Role, tuple[Run, Ink]] = {
 }
 
 
-class _Columns(NamedTuple):
-    """Cells of the columns, 0 for those there is no room for. While something is searched for, `match` says where it stands,
-    in the place of the numbers."""
-
-    title: int
-    match: int
-    model: int
-    numbers: bool
-
-    @classmethod
-    def of(cls, width: int, *, searching: bool) -> _Columns:
-        left = max(width - 2 - _WHEN, 1)
-        if searching and left > 3 * _LEAST_TITLE:
-            title = left * 2 // 5
-            return cls(title, left - title, 0, False)
-        numbers = left >= _LEAST_TITLE + _TURNS + _TOKENS
-        left -= _TURNS + _TOKENS if numbers else 0
-        model = min(_MODEL, left // 3) if width >= _MODEL_FROM else 0
-        return cls(left - model, 0, model, numbers)
-
-
-def heading(width: int, *, searching: bool) -> Line:
-    columns = _Columns.of(width, searching=searching)
-    text = "  " + column("TITLE", columns.title) + column("MATCH", columns.match) + column("MODEL", columns.model)
-    text += column("USED", _WHEN)
-    if columns.numbers:
-        text += column("TURNS", _TURNS, right=True) + column("TOKENS", _TOKENS, right=True)
-    return Line(((text, TITLE),), "surface")
+def list_columns(width: int, *, searching: bool) -> list[ListColumn]:
+    """Return the columns; while a text is searched for, the matches are in the place of the numbers and the model."""
+    left = max(width - 2 - _WHEN, 1)
+    if searching and left > 3 * _LEAST_TITLE:
+        title = left * 2 // 5
+        return [
+            ListColumn("TITLE", title - 2, gap=2),
+            ListColumn("MATCH", left - title - 2, gap=2),
+            ListColumn("USED", _WHEN),
+        ]
+    numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
+    if left < _LEAST_TITLE + sum(one.width for one in numbers):
+        numbers = []
+    left -= sum(one.width for one in numbers)
+    model = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
+    title = left - sum(one.width + one.gap for one in model)
+    return [
+        ListColumn("TITLE", max(title - 2, 1), gap=title - max(title - 2, 1)),
+        *model,
+        ListColumn("USED", _WHEN),
+        *numbers,
+    ]
 
 
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
     """Render a chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
-    columns = _Columns.of(width, searching=searching)
-    runs: list[Run] = [_OPEN if opened else ("  ", TEXT)]
-    title = column(one_line(row.called, max(columns.title - 2, 1)), columns.title)
-    runs.append((title, STRONG if opened else TEXT if row.title else MUTED))
-    if columns.match:
-        snippet = matched(row.snippet, columns.match - 2)
-        runs += [*snippet, (" " * (columns.match - length(snippet)), TEXT)]
-    if columns.model:
-        runs.append((column(one_line(row.model, columns.model - 2), columns.model), MUTED))
-    runs.append((column(when(row.updated, now), _WHEN), MUTED))
-    if columns.numbers:
-        runs.append((column(str(row.turns), _TURNS, right=True) + column(count(row.tokens), _TOKENS, right=True), TEXT))
-    return Line(tuple(runs))
+    columns = list_columns(width, searching=searching)
+    match = next((one.width for one in columns if one.title == "MATCH"), 0)
+    cells: dict[str, Run | list[Run]] = {
+        "TITLE": (row.called, STRONG if opened else TEXT if row.title else MUTED),
+        "MATCH": highlight_matches(row.snippet, match),
+        "MODEL": (row.model, MUTED),
+        "USED": (format_moment(row.updated, now), MUTED),
+        "TURNS": (str(row.turns), TEXT),
+        "TOKENS": (count(row.tokens), TEXT),
+    }
+    return Line((_OPEN if opened else ("  ", TEXT), *fill_columns(columns, cells)))
 
 
-def when(moment: float, now: float) -> str:
+def format_moment(moment: float, now: float) -> str:
     """Format a moment as people say it, in at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
     then, today = localtime(moment), localtime(now)
     if then[:3] == today[:3]:
@@ -113,7 +105,7 @@ def when(moment: float, now: float) -> str:
     return strftime("%Y-%m-%d", then)
 
 
-def matched(snippet: str, width: int) -> list[Run]:
+def highlight_matches(snippet: str, width: int) -> list[Run]:
     """Render a snippet with the matching words highlighted, the first of them always in view."""
     runs: list[Run] = []
     ink = MUTED
@@ -124,56 +116,35 @@ def matched(snippet: str, width: int) -> list[Run]:
             runs.append((part.replace("\r\n", " ").replace("\n", " "), ink))
     if len(runs) > 1 and runs[0][1] is MUTED:
         runs[0] = (_end_of(runs[0][0], width // 3), MUTED)
-    shown: list[Run] = []
-    for text, shade in runs:
-        room = width - length(shown)
-        if room > 0:
-            shown.append((one_line(text, room, cell_len), shade))
-    return shown
+    return list(fitting([(one_line(text, width, cell_len), shade) for text, shade in runs], width))
 
 
 def preview_lines(row: SessionSummary, turns: Turns | None, width: int, height: int) -> list[Line]:
     """Render a chat's title and facts, then as much of its last turns as fits. `turns` None means they are not read yet."""
-    counted = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
-    facts = [counted, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
-    head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
+    facts = [f"{row.turns} turn" + ("s" if row.turns != 1 else ""), f"{count(row.tokens)} tokens", row.model]
+    head = [Line(((one_line(row.called, width), STRONG),)), _muted_line(" · ".join(filter(None, facts)), width)]
     if height >= _ROOMY:
-        head.append(
-            _muted(
-                f"started {_date(row.created)}, used {_date(row.updated)} {strftime('%H:%M', localtime(row.updated))}",
-                width,
-            )
-        )
+        started, used = (localtime(moment) for moment in (row.created, row.updated))
+        head.append(_muted_line(strftime("started %Y-%m-%d", started) + strftime(", used %Y-%m-%d %H:%M", used), width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
-    if turns is None:
-        return [*head, BLANK, _muted("reading …", width)]
-    return [*head, BLANK, *_last_lines(turns, width, room)]
+    lines: list[Line] = [] if turns is not None else [_muted_line("reading …", width)]
+    for role, text in reversed(turns or ()):
+        if len(lines) < room:
+            mark, ink = _SPEAKERS[role]
+            wrapper = Wrapper(width, (mark,), (("  ", TEXT),))
+            wrapper.feed(_end_of(text.strip(), width * room), ink)
+            lines = [*wrapper.lines, *lines]
+    return [*head, BLANK, *lines[-room:]]
 
 
-def _muted(text: str, width: int) -> Line:
+def _muted_line(text: str, width: int) -> Line:
     return Line(((one_line(text, width), MUTED),))
-
-
-def _last_lines(turns: Turns, width: int, rows: int) -> list[Line]:
-    lines: list[Line] = []
-    for role, text in reversed(turns):
-        if len(lines) >= rows:
-            break
-        mark, ink = _SPEAKERS[role]
-        wrapper = Wrapper(width, (mark,), (("  ", TEXT),))
-        wrapper.feed(_end_of(text.strip(), width * rows), ink)
-        lines = [*wrapper.lines, *lines]
-    return lines[-rows:]
 
 
 def _end_of(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]
-
-
-def _date(moment: float) -> str:
-    return strftime("%Y-%m-%d", localtime(moment))
 
 
 class SavedChats(ListDialog[SessionSummary, Result]):
@@ -189,9 +160,9 @@ class SavedChats(ListDialog[SessionSummary, Result]):
     FIELD = "search all chats"
     LOW = 18
 
-    def __init__(self, sessions: SessionList, palette: Palette) -> None:
+    def __init__(self, sessions: SessionList, palette: Palette, chat: Chat | None = None) -> None:
         super().__init__(palette)
-        self.sessions = sessions
+        self.sessions, self._chat = sessions, chat
         self.searched, rows = sessions.listed
         """The words with which the rows were found, "" for all chats."""
         self._answered = self._more = False
@@ -203,8 +174,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
 
     @property
     def opened(self) -> str:
-        """The id of the chat on the screen."""
-        return ""
+        """The id of the chat on the screen, which is marked; "" for none."""
+        return self._chat.session.current_id if self._chat is not None else ""
 
     @property
     def looking(self) -> bool:
@@ -230,8 +201,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         counted = f"{number} {'found' if self.searched else 'saved'}" if self.rows else ""
         return f"{self.TITLE}   {counted}".rstrip()
 
-    def render_heading(self, width: int) -> Line:
-        return heading(width, searching=bool(self.searched))
+    def columns(self, width: int) -> list[ListColumn]:
+        return list_columns(width, searching=bool(self.searched))
 
     def line(self, row: SessionSummary, width: int, *, chosen: bool) -> Line:
         return session_line(row, width, time(), searching=bool(self.searched), opened=row.id == self.opened)
@@ -265,7 +236,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         words, offset = self.searched, len(self.rows)
         waits = self.looking or self.sessions.work.waits("page")
         if self._more and self.picker.chosen + _AHEAD >= offset and not waits:
-            self._ask("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
+            self._ask_store("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
         self.changed()
 
     def search(self, text: str) -> None:
@@ -276,17 +247,12 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         """Take the highlighted chat, as soon as the search has answered."""
         if self.looking:
             self._waits = True
-        elif self.row is not None and self.is_current:
+        elif self.row is not None and self.is_active:
             self.say("")
             self.take(self.row)
             self.put(".hint", self.hint())
 
-    def taken(self, result: Result) -> None:
-        """Close with a result, if it is still open."""
-        if self.is_current:
-            self.dismiss(result)
-
-    def _ask(self, kind: str, work: Callable[[], T], take: Callable[[T], object]) -> None:
+    def _ask_store(self, kind: str, work: Callable[[], T], take: Callable[[T], object]) -> None:
         """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
 
         def hear(answer: T | Exception) -> None:
@@ -309,7 +275,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
             self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
 
         self.sessions.work.forget("page")
-        self._ask("list", lambda: self.sessions.store.sessions(limit, words), take)
+        self._ask_store("list", lambda: self.sessions.store.sessions(limit, words), take)
 
     def _add_page(self, page: list[SessionSummary]) -> None:
         """Add a page; a chat that was used since has moved to the top, and another one into its place."""
@@ -339,7 +305,7 @@ class ChatPicker(SavedChats[Session]):
     HINTS = (("reply-choose", "opens"), ("close", "closes"))
 
     def take(self, row: SessionSummary) -> None:
-        self._ask("open", lambda: self.sessions.store.load(row.id), self.taken)
+        self._ask_store("open", lambda: self.sessions.store.load(row.id), self.dismiss)
 
 
 class SessionsDialog(SavedChats[Opened | Literal["new"]]):
@@ -353,20 +319,10 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     NAME = ""
     NAME_COLUMN = 3
 
-    def __init__(
-        self,
-        chat: Chat,
-        sessions: SessionList,
-        palette: Palette,
-        *,
-        new: Callable[[], object],
-    ) -> None:
-        super().__init__(sessions, palette)
-        self._chat, self._new = chat, new
-
-    @property
-    def opened(self) -> str:
-        return self._chat.session.current_id
+    def __init__(self, chat: Chat, sessions: SessionList, palette: Palette, *, new: Callable[[], object]) -> None:
+        super().__init__(sessions, palette, chat)
+        self._chat: Chat = chat
+        self._new = new
 
     def hints(self) -> KeyHints:
         if self.is_naming:
@@ -380,20 +336,20 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     def action_rename(self) -> None:
         row = self.row
         if row is not None:
-            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename(row, sanitize(title, keep="")))
+            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename_chat(row, sanitize(title, keep="")))
 
-    def _rename(self, row: SessionSummary, title: str) -> None:
+    def _rename_chat(self, row: SessionSummary, title: str) -> None:
         self.end_naming()
         if title and title != sanitize(row.title, keep=""):
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
-            self._change(lambda: self.sessions.store.rename(row.id, title))
+            self._change_store(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
                 self._chat.rename_chat(title)
 
     def action_duplicate(self) -> None:
         row = self.row
         if row is not None:
-            self._change(lambda: self.sessions.store.duplicate(row.id))
+            self._change_store(lambda: self.sessions.store.duplicate(row.id))
             self.say("")
 
     def action_drop(self) -> None:
@@ -405,7 +361,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self._new()
         self.sessions.deleted.append(row)
         self.rows = [one for one in self.rows if one.id != row.id]
-        self._change(lambda: self.sessions.store.delete(row.id))
+        self._change_store(lambda: self.sessions.store.delete(row.id))
         new = "; a new chat is open instead" if opened else ""
         self.tell(f'"{one_line(row.called, _SHORT)}" deleted; {name_of("session-undelete")} restores it{new}')
 
@@ -414,7 +370,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.say("nothing to restore")
             return
         row = self.sessions.deleted.pop()
-        self._change(lambda: self.sessions.store.restore(row.id), row.id)
+        self._change_store(lambda: self.sessions.store.restore(row.id), row.id)
         self.tell(f'"{one_line(row.called, _SHORT)}" restored')
 
     def action_new(self) -> None:
@@ -425,10 +381,10 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
             loaded = self._chat.host.loaded
-            self._ask("open", lambda: self.sessions.fetch(row.id, loaded), self.taken)
+            self._ask_store("open", lambda: self.sessions.fetch(row.id, loaded), self.dismiss)
 
-    def _change(self, work: Callable[[], str | None], session: str = "") -> None:
-        """Make a change, then read the rows again; highlight the chat it made, else `session`, else the same chat or place."""
+    def _change_store(self, work: Callable[[], str | None], session: str = "") -> None:
+        """Make a change, then read the rows again; highlight the new chat, else `session`, else the same chat or place."""
 
         def hear(answer: str | Exception | None) -> None:
             if not self.is_attached:  # the next dialog reads its own rows

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from termchat.conversation.tree import Node
     from termchat.decoding.group import GroupKind
     from termchat.tui.constraint.constraint_setting import ConstraintSetting
-    from termchat.tui.lists.chat_switching import ChatSwitching
-    from termchat.tui.lists.model_switching import ModelSwitching
+    from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 
 
 class DialogScreen(ScreenContext):
@@ -30,7 +29,7 @@ class DialogScreen(ScreenContext):
 
 
 def _history(screen: DialogScreen) -> None:
-    from termchat.tui.lists.history_dialog import HistoryDialog
+    from termchat.tui.lists.small_dialogs import HistoryDialog
 
     composer = screen.composer
 
@@ -42,7 +41,7 @@ def _history(screen: DialogScreen) -> None:
 
 
 def _queue(screen: DialogScreen) -> None:
-    from termchat.tui.lists.history_dialog import QueueDialog
+    from termchat.tui.lists.small_dialogs import QueueDialog
 
     turns = screen.chat.turns
 
@@ -54,7 +53,7 @@ def _queue(screen: DialogScreen) -> None:
 
 
 def _full(screen: DialogScreen) -> None:
-    from termchat.tui.lists.full import FullDialog
+    from termchat.tui.lists.small_dialogs import FullDialog
 
     chat = screen.chat
 
@@ -66,7 +65,7 @@ def _full(screen: DialogScreen) -> None:
 
 
 def _breakpoints(screen: DialogScreen) -> None:
-    from termchat.tui.lists.breakpoints import BreakpointsDialog
+    from termchat.tui.lists.small_dialogs import BreakpointsDialog
 
     screen.open(BreakpointsDialog(screen.chat, screen.palette))
 

@@ -21,10 +21,8 @@ from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
-from termchat.tui.lists.chat_switching import ChatSwitching
-from termchat.tui.lists.gather import Models
-from termchat.tui.lists.model_switching import Heard, ModelSwitching
-from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.gather import Models, SessionList
+from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.pages.panels import ALONE, Panels
 from termchat.tui.pages.record import piece_of
@@ -346,7 +344,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             if isinstance(change, Notice):
                 self._notices.tell(change)
             elif isinstance(change, DrafterChanged):
-                self.choosing.drafts_with(change)
+                self.models.drafts_with(change.sha256, change.draft_model)
         if changes:
             self.follow_asked()
             self.constraining.heard()
@@ -380,7 +378,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self._stale = ""
         chat = self.chat
         room = self._header.room
-        self._header.show_lines([header_line(chat, room, self.choosing.downloads, self.draft_runs(room))])
+        self._header.show_lines([header_line(chat, room, self.models.downloads, self.draft_runs(room))])
         mode = self.tokens.mode
         self.panels.lit = self.lights.pages
         self.show_panels()
@@ -592,9 +590,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
 
     def on_key_line_stops_wanted(self) -> None:
         self.action_dialog("bias")
-
-    def on_heard(self, message: Heard) -> None:
-        self.choosing.heard(message.news)
 
     def action_copy_chat(self) -> None:
         self.chat.copy_chat()

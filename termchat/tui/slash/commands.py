@@ -28,7 +28,7 @@ from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
-from termchat.tui.composer.chat_composer import ChatComposer, CommandRefused
+from termchat.tui.composer.chat_composer import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.draw.ink import BLANK, Line
@@ -175,7 +175,7 @@ def _preset(screen: ChatScreen, name: str) -> None:
             apply_preset(screen, presets.load().get(name))
         elif saves[1]:
             kept = saves[1].strip()
-            path = keep_preset(screen, kept)
+            path = keep_preset(screen.chat.tuning, kept)
             screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
@@ -298,7 +298,7 @@ def _drafters(screen: ChatScreen) -> Iterable[Offer]:
     rows = _ready(screen)
     here = models.in_file(spec.path) if spec is not None else ""
     if (loaded := models.rows.get(here)) is not None:
-        models.read(rows, loaded, _learnt(screen))
+        models.read(rows, loaded)
         yield from (_model_offer(row) for row in rows if models.why_not_draft(row, loaded) == "")
 
 
@@ -338,10 +338,7 @@ def _save(screen: ChatScreen, path: str) -> None:
     except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
         raise CommandRefused(str(error)) from error
 
-    def over(problem: str) -> None:
-        screen.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
-
-    screen.conversations.write(where, over)
+    screen.conversations.write(where)
 
 
 def _help(screen: ChatScreen, name: str) -> None:
@@ -402,14 +399,8 @@ def _ready(screen: ChatScreen) -> list[ModelRow]:
     """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
     models, spec = screen.models, screen.chat.spec
     models.take()
-    models.look_for(spec.path if spec is not None else "", _learnt(screen))
+    models.look_for(spec.path if spec is not None else "")
     return [row for row in models.rows.values() if row.state == "ready"]
-
-
-def _learnt(screen: ChatScreen) -> Callable[[], object]:
-    """Return a call, made in a thread, that has the composer complete the draft again."""
-    composer = screen.composer
-    return lambda: composer.post_message(ChatComposer.Learnt())
 
 
 def _model_offer(row: ModelRow) -> Offer:

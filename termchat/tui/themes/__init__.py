@@ -9,5 +9,5 @@
   by the name asked for and the terminal's background.
 
 The app asks the chooser at start, and again when the choice or the background changes; it hands the palette down by
-`paint_with()`. The theme dialog (`lists.theme`) previews through the app.
+`paint_with()`. The theme dialog (`lists.small_dialogs`) previews through the app.
 """
