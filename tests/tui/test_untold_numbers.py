@@ -15,14 +15,12 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import VLLM, find_refusal
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
-from termchat.tui.pages.candidates import candidate_table
+from termchat.tui.pages.answers import ending_lines
+from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table
 from termchat.tui.pages.chain import chain_lines
-from termchat.tui.pages.plots.reply_plots import columns_of, plot_lines
-from termchat.tui.pages.plots.trace import Folded, Trace
+from termchat.tui.pages.panel_pages import timing_lines
+from termchat.tui.pages.plots import Folded, Trace, columns_of, plot_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.pages.rolls import Rolls, can_roll
-from termchat.tui.pages.timing import timing_lines
-from termchat.tui.pages.whatif import ending_lines
 from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
 from termchat.tui.transcript.cursor.token_order import Stretch
 from termchat.tui.transcript.looks import LOOKS, next_look

@@ -6,7 +6,7 @@ import re
 from statistics import median
 
 from termchat.decoding.records import Finished, Token
-from termchat.tui.pages.plots.drawing import number
+from termchat.tui.pages.plots import number
 from tests.whole.chat_steps import FLAGS, Open, ready, stored
 
 NEXT_PAGE, BIG = "\x1d", "\x1b[17~"

@@ -17,8 +17,8 @@
 and changes them. `branch_tree` lists the branches of a chat, and opens `compare` on two replies.
 
 **Others**: `preset_dialog` (whole sampler chains: applied, also while a reply streams, and saved), `breakpoints`,
-`history_dialog` (earlier and queued messages), `theme`, `keylist` (all keys, those of the place one is in first), and `full`
-(what to drop from a full context).
+`bias_dialog` (logit biases), `tokenizer` (the tokens of any text), `history_dialog` (earlier and queued messages), `theme`,
+`keylist` (all keys, those of the place one is in first), and `full` (what to drop from a full context).
 
 A dialog gets the palette and the objects that it shows, and ends with `dismiss(result)`; its opener gets that by a callback,
 None if it was closed.

@@ -1,22 +1,27 @@
-"""The panels: one page of `pages` at a time, beside the chat, as a drawer over it, or full size. One widget, since one costs
-the compositor least."""
+"""The panels: one page of `panel_pages` at a time, beside the chat, as a drawer over it, or full size. One widget, since one
+costs the compositor least.
+
+In its lines the mouse turns knobs (see `Ink.knob`): the wheel turns the one under it; bars are dragged, and stages to another
+row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from rich.cells import cell_len
 from textual import events
 from textual.message import Message
+from textual.timer import Timer
 
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
+from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
+from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
-from termchat.tui.pages.knobs_view import KnobsView
 from termchat.tui.pages.page import Scene
-from termchat.tui.pages.panel_pages import PAGES
-from termchat.tui.pages.shown_reply import ShownReply
+from termchat.tui.pages.panel_pages import PAGES, ShownReply
 from termchat.tui.pages.token_mode import TokenMode
 from termchat.tui.pages.tune import Tune
 from termchat.tui.transcript.cursor.token_order import TokenRef
@@ -34,7 +39,7 @@ _HERE = Ink("text", ground="panel", bold=True)
 _LIT_HERE = Ink("warning", ground="panel", bold=True)
 
 
-class Panels(KnobsView):
+class Panels(LinesView):
     """`page` is the name of what they show; `big` that they have all the room there is, and the keyboard.
 
     Wide and narrow screens each remember whether their panels are shown; `beside` says which of them this one is. With `asked`
@@ -55,27 +60,40 @@ class Panels(KnobsView):
     class Computed(Message):
         """There is something new to show that is no news of the chat."""
 
+    class Turned(Message):
+        """The mouse turned a knob."""
+
     def __init__(self, knobs: Tune, *, asked: bool = False) -> None:
-        super().__init__(knobs)
+        super().__init__()
         self.beside = True
         self._columns = self._needed = 0
         self._open = {True: not asked, False: False}
-        self._unasked, self._asked = False, asked
+        """Whether a person wants them, beside the chat and as a drawer."""
+        self._asked = asked
         self._needs: set[str] = set()
+        """Who needs them besides."""
         self.page = "chain"
         self.big = False
-        self.shown = ShownReply(lambda: self.call_later(self.post_message, self.Computed()))
+        self.shown = ShownReply(lambda: self.call_later(self.post_message, self.Computed()), knobs)
         self._pages = {name: page(self.shown) for name, page in PAGES.items()}
-        self._offered: frozenset[str] = frozenset()
         self._tab_lines = 0
         self.lit: Collection[str] = ()
         """The pages that a lesson points at."""
+        self._bar: tuple[str, range] | None = None
+        """The knob whose bar is dragged, and the cells of the bar; the mouse is at `_at`, the knob was set for `_slid_to`."""
+        self._at = 0
+        self._slid_to: int | None = None
+        self._next_slide: Timer | None = None
+        self._carried = ""
+        """The knob whose row is held; it was taken at `_row`, then dragged there."""
+        self._row = 0
+        self._dragged = False
 
     # --- whether they are shown ------------------------------------------------------------------------------------------
 
     @property
     def is_shown(self) -> bool:
-        return self._open[self.beside]
+        return self._open[self.beside] or bool(self._needs)
 
     def make_room(self, columns: int) -> None:
         """Leave so many columns to what stands in the chat's place before the panels have any unasked; 0: the chat is there."""
@@ -94,34 +112,24 @@ class Panels(KnobsView):
     def open_like(self, other: Panels) -> None:
         """Show the panels where a person has asked for those of another screen."""
         self._open = dict(other._open)
-        if other._unasked:
-            self._open[False] = False
-            self._open[True] = self._open[True] and not other._asked
         self.fit(other._columns)
 
     def toggle(self) -> None:
-        self._unasked = False
-        self._show_if(not self.is_shown)
+        self._open[self.beside] = not self.is_shown
+        self._needs.clear()
+        self.fit(self._columns)
 
     def need(self, who: str) -> None:
-        """Show the panels for as long as somebody needs them."""
+        """Show the panels for as long as somebody needs them; where they usually are, they stay then."""
+        if self.beside and not self._asked:
+            self._open[True] = True
         self._needs.add(who)
-        if not self.is_shown:
-            self._unasked = self._asked or not self.beside
-            self._show_if(True)
+        self.fit(self._columns)
 
     def release(self, who: str) -> None:
         """Hide the panels again unless somebody else needs them, or a person had asked for them."""
         self._needs.discard(who)
-        if self._unasked and not self._needs:
-            self._unasked = self._open[False] = False
-            if self._asked:
-                self._open[True] = False
-            self._show_if(self.is_shown)
-
-    def _show_if(self, shown: bool) -> None:
-        self._open[self.beside] = shown
-        self.screen.set_class(shown, "-panels")
+        self.fit(self._columns)
 
     # --- pages -----------------------------------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class Panels(KnobsView):
             for name, page in self._pages.items()
             if (self.big or not page.part_of)
             and not (large and page.as_token)
-            and (name in self._offered or name == self.page)
+            and (page.is_offered or name == self.page)
         ]
 
     @property
@@ -155,53 +163,135 @@ class Panels(KnobsView):
         if not big:
             self.page = PAGES[self.page].part_of or self.page
 
-    def show_chat(
-        self, chat: Chat, reply: Sequence[Span], knobs: Tune, mode: TokenMode | None, *, tuning: bool
-    ) -> None:
+    def show_reply(self, reply: Sequence[Span], knobs: Tune, mode: TokenMode | None, *, tuning: bool) -> None:
         """Show the newest step of a reply, or the token that token mode is on, while that is open. While TUNE is open, the knob
         it is on stands out."""
-        self._knobs, self._is_open = knobs, tuning
         about = self.shown
-        about.chat, about.tune, about.mode = chat, knobs if tuning else None, mode
-        about.reply, about.cursor = reply, mode.transcript.cursor if mode is not None else None
+        about.reply, about.mode, about.knobs, about.tuning = reply, mode, knobs, tuning
         width, height = max(self.room - self._margin, 0), self.size.height
-        self._offered = frozenset(name for name, page in self._pages.items() if page.is_offered)
-        page = self._pages[self.here]
-        tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
+        tabs = self._render_tabs(width)
         self._tab_lines = len(tabs)
-        lines = [*tabs, *page.lines(Scene(width, height - len(tabs), height, self.big))][:height]
+        scene = Scene(width, height - len(tabs), height, self.big)
+        lines = [*tabs, *self._pages[self.here].lines(scene)][:height]
         filled = lines + [BLANK] * (height - len(lines))
         self.show_lines(filled if self.big else [_edged(line, width) for line in filled])
 
-    def on_click(self, event: events.Click) -> None:
-        if event.button != 1:
-            return
-        ref = self._pages[self.here].token_at(event.x - MARGIN - self._margin, event.y - self._tab_lines)
-        if ref is not None:
-            event.stop()
-            self.post_message(self.Pointed(ref))
-
-    def _tabs(self, width: int, right: Run | None, *, in_tokens: bool) -> list[Line]:
-        """Render the names of the pages, and at the right the way to the big view and back, `right` in its place but beside the
-        way back; on two lines if there is no room for one."""
+    def _render_tabs(self, width: int) -> list[Line]:
+        """Render the names of the pages, on two lines if there is no room for one, and at the right the way to the big view and
+        back: the heading of the page in its place, or beside the way back."""
+        right = self._pages[self.here].heading if self.shown.mode is None else None
         way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
         ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
         room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
         for short in (False, True):
-            lines = flowing(([self._tab(name, in_tokens=in_tokens, short=short)] for name in self.pages), room, gap)
+            lines = flowing(([self._render_tab(name, short=short)] for name in self.pages), room, gap)
             if len(lines) == 1:
                 break
         return [*lines[:-1], Line(spread(lines[-1].runs, ways, width))]
 
-    def _tab(self, name: str, *, in_tokens: bool, short: bool) -> Run:
+    def _render_tab(self, name: str, *, short: bool) -> Run:
         page = self._pages[name]
-        label = (in_tokens and page.in_tokens) or (short and page.short) or name
+        label = (page.in_tokens if self.shown.mode is not None else "") or (short and page.short) or name
         label = label if page.part_of else label.upper()
         shown = name == self.here
         ink = _HERE if shown else MUTED._replace(does=f"page('{name}')")
         if name in self.lit:
             label, ink = f"{LIT}{label}", _LIT_HERE if shown else LIGHT._replace(does=ink.does)
         return (f" {label} " if shown or not self.big else label, ink)
+
+    # --- the mouse -------------------------------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        if self._dragged:  # it ends there, and means nothing of what is under it
+            event.stop()
+            event.prevent_default()
+        elif event.button == 1:
+            ref = self._pages[self.here].token_at(event.x - MARGIN - self._margin, event.y - self._tab_lines)
+            if ref is not None:
+                event.stop()
+                self.post_message(self.Pointed(ref))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
+        ink = self.ink_at(event.x, event.y)
+        if ink is not None and ink.knob:
+            event.stop()
+            event.prevent_default()
+            self.shown.knobs.turn(ink.knob, steps, coarse=event.shift)
+            self._end_turn()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self._bar = self._bar_at(event.x, event.y) if event.button == 1 else None
+        self._carried = self._knob_at(event.y) if event.button == 1 and self._bar is None else ""
+        self._row, self._dragged = event.y, False
+        if self._bar is not None or self._carried:
+            event.stop()
+            self.capture_mouse()
+        if self._bar is not None:
+            self._slid_to = None
+            self._slide(event.x)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._bar is not None:
+            event.stop()
+            self._slide(event.x)
+        elif self._carried and event.y != self._row:  # the stage is drawn there before the mouse says more
+            onto, down, self._row = self._knob_at(event.y), event.y > self._row, event.y
+            if onto and onto != self._carried:
+                self.shown.knobs.carry(self._carried, onto, down=down, begins=not self._dragged)
+                self._end_turn()
+                self._dragged = True
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._bar is not None:
+            event.stop()
+            self._at = event.x
+            self._set_slid()
+        if self._bar is not None or self._carried:
+            self.release_mouse()
+        self._bar, self._carried = None, ""
+
+    def _slide(self, x: int) -> None:
+        """Follow the mouse, and post so at most once a frame: a turned knob is work for the engine."""
+        self._at = x
+        if self._next_slide is None:
+            self._set_slid()
+            self._next_slide = self.set_timer(1 / FRAMES, self._slide_later)
+
+    def _slide_later(self) -> None:
+        self._next_slide = None
+        self._set_slid()
+
+    def _set_slid(self) -> None:
+        if self._bar is None or self._at == self._slid_to:
+            return
+        knob, cells = self._bar
+        fraction = (self._at - cells.start) / max(len(cells) - 1, 1)
+        self.shown.knobs.slide(knob, min(max(fraction, 0.0), 1.0), begins=self._slid_to is None)
+        self.post_message(self.Turned())
+        self._slid_to = self._at
+
+    def _end_turn(self) -> None:
+        if not self.shown.tuning:
+            self.shown.knobs.drop()  # nobody reads there what the knob said to it
+        self.post_message(self.Turned())
+
+    def _knob_at(self, y: int) -> str:
+        return next((ink.knob for _, ink in self._lines[y].runs if ink.knob), "") if 0 <= y < len(self._lines) else ""
+
+    def _bar_at(self, x: int, y: int) -> tuple[str, range] | None:
+        bar: tuple[str, range] | None = None
+        end = MARGIN
+        for text, ink in self._lines[y].runs if y < len(self._lines) else ():
+            begin, end = end, end + cell_len(text)
+            if ink.knob and not ink.does:
+                bar = ink.knob, range(bar[1].start if bar is not None else begin, end)
+        return bar if bar is not None and x in bar[1] else None
 
 
 def _edged(line: Line, width: int) -> Line:

@@ -15,20 +15,70 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.questions import Questions
 from termchat.chat.service import Chat
+from termchat.conversation.heat import MEASURES
 from termchat.conversation.tree import Span
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import MARGIN
+from termchat.tui.draw.ink import HEATS, MARGIN, Ink, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
+from termchat.tui.draw.marks import MUTED
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
-from termchat.tui.pages.ribbon import ribbon_line, token_at
 from termchat.tui.pages.token_mode import PROMPTS, TokenMode, Typing, View
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
+from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats, next_look
 
 P = ParamSpec("P")
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+_NOT_DRAWN = "·"
+_HERE = Ink("cursor", ground="panel", bold=True)
+
+
+def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
+    """Render a whole reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
+
+    A cell stands for as many tokens as any other, and shows the hottest of them, so that no surprise gets lost. It is as high
+    as the measure: low where a probability is. Tokens that a person forced, which have no such measure, are a dot. A longer
+    reply has more tokens in a cell, never less than half of the line's cells.
+    """
+    parts, each = _divide_cells(reply, width)
+    rises = look != "drafts" and MEASURES[look].rises
+    runs: list[Run] = []
+    for node, count in ((span.node, span.count) for span in parts):
+        read, cells = heats(node.tokens, look), ""
+        for begin in range(0, count, each):
+            end = min(begin + each, count)
+            hottest = min(read[begin:end])
+            height = hottest if rises else HEATS - 1 - hottest
+            is_forced = rises and 0 not in node.tokens.by_hand[begin:end]
+            cells += _NOT_DRAWN if is_forced else BLOCKS[height * len(BLOCKS) // HEATS]
+        at = cursor.index // each if cursor is not None and cursor.node == node.number else len(cells)
+        runs += [(cells[:at], MUTED), (cells[at : at + 1], _HERE), (cells[at + 1 :], MUTED)]
+    return Line(tuple(run for run in runs if run[0]))
+
+
+def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
+    """Find the token that gives a cell of the ribbon its height; None beside it."""
+    parts, each = _divide_cells(reply, width)
+    for span in parts:
+        cells = -(-span.count // each)
+        if 0 <= column < cells:
+            places = range(column * each, min((column + 1) * each, span.count))
+            return TokenRef(span.node.number, min(places, key=heats(span.node.tokens, look).__getitem__))
+        column -= cells
+    return None
+
+
+def _divide_cells(reply: Sequence[Span], width: int) -> tuple[list[Span], int]:
+    """Return the parts that fit, each of which begins a cell of its own, and about the fewest tokens a cell for that."""
+    parts = [span for span in reply if span.count][-width:] if width > 0 else []
+    each = max(-(-sum(span.count for span in parts) // max(width, 1)), 1)
+    while sum(-(-span.count // each) for span in parts) > width:
+        each += max(each // 8, 1)
+    return parts, each
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.service import Chat
@@ -17,11 +17,13 @@ from termchat.engine.port import Unit
 from termchat.tui.draw.marks import again
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
-from termchat.tui.pages.rounds import ShownRound
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
+
+if TYPE_CHECKING:
+    from termchat.tui.pages.drafts import ShownRound
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
 _KEPT = 8
@@ -29,11 +31,10 @@ _KEPT = 8
 
 
 class At(NamedTuple):
-    """A reply and the place of one of its tokens; `pending`: of the one behind its last, which is not drawn yet."""
+    """A reply and the place of one of its tokens, or of the one behind its last, which a paused reply waits with."""
 
     node: Node
     at: int
-    pending: bool = False
 
 
 class _AndPending:
@@ -86,9 +87,16 @@ class TokenMode:
             self.transcript = view
 
     def enter(self) -> bool:
-        """Put the cursor on a token; False for a chat without tokens."""
+        """Put the cursor on a token; False for a chat without tokens. The first time, and if nothing has happened since, it is
+        where it was when the chat was last open; else on the newest token in view."""
         if not self.open:
-            self._put_cursor()
+            restored, self._found = self._found, None
+            place = self._chat.session.view.cursor
+            kept = restored == (self._chat.conversation.leaf, place) and not self._chat.busy
+            if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
+                self.transcript.set_cursor(TokenRef(*place))
+            else:
+                self.transcript.open_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
             self.open = self._behind or self.transcript.cursor is not None
             if self._behind:
@@ -127,17 +135,6 @@ class TokenMode:
         if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
             self._whole.looks = view.look, view.token_look
 
-    def _put_cursor(self) -> None:
-        """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token
-        in view."""
-        restored, self._found = self._found, None
-        place = self._chat.session.view.cursor
-        kept = place is not None and restored == (self._chat.conversation.leaf, place) and not self._chat.busy
-        if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
-            self.transcript.set_cursor(TokenRef(*place))
-        else:
-            self.transcript.open_cursor()
-
     @property
     def place(self) -> At | None:
         """The token under the cursor, or the one that a paused reply waits with."""
@@ -146,15 +143,11 @@ class TokenMode:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
             node = self._chat.conversation.nodes[leaf]
-            return At(node, len(node.ids), pending=True)
+            return At(node, len(node.ids))
         if ref is None:
             return None
         node = self._chat.conversation.nodes[ref.node]
         return At(node, min(ref.index, len(node.ids) - 1))
-
-    @property
-    def cursor(self) -> TokenRef | None:
-        return self.transcript.cursor
 
     @property
     def pending(self) -> bool:
@@ -302,7 +295,7 @@ class TokenMode:
         chat, node, paused = self._chat, place.node, self._chat.paused
         now, start = chat.tuning.samplers(), node.start or self._begin_of(node)[0].start
         seed = start.seed if start is not None else None
-        if place.pending and paused is not None:
+        if self.pending and paused is not None:
             waits = f"waiting: {paused.why}" if paused.why else "waiting"
             return Shown(paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round())
         then = settings_of(node, node.tokens.settings[place.at])
@@ -320,11 +313,13 @@ class TokenMode:
         """Return the round of drafting of the token; None if it was decoded alone."""
         if (place := self.place) is None:
             return None
-        node, tokens, waits = place.node, place.node.tokens, self._chat.paused
-        pending = waits.token if place.pending and waits is not None else None
+        node, tokens, paused = place.node, place.node.tokens, self._chat.paused
+        pending = paused.token if self.pending and paused is not None else None
         drafted = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
         if drafted is None:
             return None
+        from termchat.tui.pages.drafts import ShownRound  # not needed before the first frame
+
         end, ending = drafted.begin + drafted.accepted, None
         if drafted.corrected is not None:
             ending = pending if end == len(tokens) else self._read_record(node, end)

@@ -9,9 +9,9 @@ from termchat.conversation.tree import Conversation, Span
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
+from termchat.tui.pages.candidates import can_roll, more
+from termchat.tui.pages.panel_pages import shown_step
 from termchat.tui.pages.panels import Panels
-from termchat.tui.pages.rolls import can_roll, more
-from termchat.tui.pages.shown_reply import shown_step
 
 if TYPE_CHECKING:
     from termchat.tui.pages.drafts import ReplyDrafts
@@ -36,7 +36,7 @@ class PanelActions(ScreenContext):
             self._token_view = mode.view
         reply = self.tokens.transcript.cursor_reply if mode.open else newest_reply(self.chat.conversation)
         tuning = self.tune is not None
-        self.panels.show_chat(self.chat, reply, self.knobs, mode if mode.open else None, tuning=tuning)
+        self.panels.show_reply(reply, self.knobs, mode if mode.open else None, tuning=tuning)
 
     def on_panels_computed(self) -> None:
         self.show_panels()
@@ -135,7 +135,7 @@ class PanelActions(ScreenContext):
         knobs.unfolded = not knobs.unfolded
         self.show_knobs()
 
-    def on_knobs_view_turned(self) -> None:
+    def on_panels_turned(self) -> None:
         self.show_knobs()
 
 
