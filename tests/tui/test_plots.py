@@ -23,14 +23,14 @@ from termchat.tui.pages.plots import (
     Tick,
     Times,
     Trace,
-    ceiling,
     columns_of,
-    every,
-    fitted,
-    number,
+    fit_rows,
+    format_number,
+    make_ticks,
     plot,
     plot_lines,
-    stacked,
+    round_up,
+    stack_plots,
 )
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
@@ -78,7 +78,7 @@ def traced(node: Node, width: int = 43, cursor: int | None = None) -> Trace:
 @pytest.mark.parametrize("top", [1.0, 8.0, 250.0])
 def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: float) -> None:
     values = np.linspace(0, top, 97)
-    lines = plot([Bar(value) for value in values], Axis(top, number), rows, [])[:rows]
+    lines = plot([Bar(value) for value in values], Axis(top, format_number), rows, [])[:rows]
     expected = values / top * rows * 8
     assert np.abs(np.array(heights(lines, 97)) - expected).max() <= 1
     assert heights(lines, 97)[0] == 0
@@ -87,7 +87,7 @@ def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: 
 
 @pytest.mark.parametrize("rows", [2, 4, 6, 8, 10, 12, 15, 16, 20, 24])
 def test_the_label_on_a_row_is_the_value_that_fills_it_to_its_upper_edge(rows: int) -> None:
-    axis = Axis(6.0, number)
+    axis = Axis(6.0, format_number)
     lines = plot([Bar(6.0)], axis, rows, [])
     shown = {row: float(label) for row, label in enumerate(labels(lines)) if label}
     assert shown[0] == 6.0
@@ -101,33 +101,33 @@ def test_the_label_on_a_row_is_the_value_that_fills_it_to_its_upper_edge(rows: i
 
 def test_numbers_on_an_axis_fit_into_its_labels() -> None:
     for value in (0.0, 0.0001, 0.062, 0.25, 3.75, 12.5, 999.0, 1250.0, 9999.0, 12_500.0, 125_000.0, 8e6, 2.5e8, 3e30):
-        shown = number(value)
+        shown = format_number(value)
         assert len(shown) <= 5
         scale = {"k": 1e3, "M": 1e6}.get(shown[-1], 1.0)
         assert float(shown.rstrip("kM")) * scale == pytest.approx(value, rel=0.01)
 
 
 def test_a_big_plot_has_more_labels() -> None:
-    small, big = (sum(map(bool, labels(plot([Bar(1.0)], Axis(1.0, number), rows, [])))) for rows in (4, 24))
+    small, big = (sum(map(bool, labels(plot([Bar(1.0)], Axis(1.0, format_number), rows, [])))) for rows in (4, 24))
     assert small < big
 
 
 @pytest.mark.parametrize("value", [0.004, 0.99, 1.0, 1.2, 3.7, 5.9, 8.1, 99.0, 1234.5, 6.6e7])
 def test_the_top_of_an_axis_is_a_round_number_above_the_highest_value_and_not_far(value: float) -> None:
-    top = ceiling([value])
+    top = round_up([value])
     assert value <= top <= value * 1.51
     assert float(f"{top:.2g}") == pytest.approx(top)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_what_cannot_be_scaled_has_an_axis_all_the_same(value: float) -> None:
-    assert ceiling([value]) == 1.0
-    lines = plot([Bar(value)], Axis(1.0, number), 4, [])
+    assert round_up([value]) == 1.0
+    lines = plot([Bar(value)], Axis(1.0, format_number), 4, [])
     assert heights(lines[:4], 1) == [32 if value == math.inf else 0]
 
 
 def test_the_part_above_a_column_goes_up_to_its_own_value_in_another_colour() -> None:
-    low, high = plot([Bar(2.0, high=7.0), Bar(3.0, high=3.0)], Axis(8.0, number), 8, [])[:8], (7, 3)
+    low, high = plot([Bar(2.0, high=7.0), Bar(3.0, high=3.0)], Axis(8.0, format_number), 8, [])[:8], (7, 3)
     for column, top in enumerate(high):
         assert heights(low, 2)[column] == top * 8
     inks = [line.runs[2][1].color for line in low]
@@ -136,15 +136,15 @@ def test_the_part_above_a_column_goes_up_to_its_own_value_in_another_colour() ->
 
 
 def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
-    ticks = every(640, 16, 6)
+    ticks = make_ticks(640, 16, 6)
     assert [int(tick.label) for tick in ticks] == list(range(0, 640, 100))
-    axis = plot([Bar(0.0)] * 40, Axis(1.0, number), 2, ticks, note="token")[-1].text
+    axis = plot([Bar(0.0)] * 40, Axis(1.0, format_number), 2, ticks, note="token")[-1].text
     for tick in ticks[:-2]:  # the note stands in the place of the last ones
         assert axis[LABEL + tick.column :].startswith(tick.label + " ")
         assert tick.column == int(tick.label) // 16
     assert axis.endswith(" token")
     assert len(axis) == LABEL + 40
-    assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
+    assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, format_number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
 
 
 def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
@@ -160,7 +160,7 @@ def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
 
 @pytest.mark.parametrize("rows", range(1, 70))
 def test_rows_are_used_as_far_as_they_part_evenly(rows: int) -> None:
-    assert rows - 4 < fitted(rows) <= rows
+    assert rows - 4 < fit_rows(rows) <= rows
 
 
 # --- foldings --------------------------------------------------------------------------------------------------------
@@ -228,19 +228,19 @@ def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that
     trace = Trace()
     trace.follow([Span(first, 3), Span(second, 2)], 37, TokenRef(3, 1))
     assert (trace.count, trace.cursor) == (5, 4)
-    assert [trace.peak("entropy", column) for column in range(6)] == [
+    assert [trace.find_peak("entropy", column) for column in range(6)] == [
         TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2), TokenRef(3, 0), TokenRef(3, 1), None,
     ]  # fmt: skip
     trace.follow([Span(first, 3), Span(second, 2)], 2)
     assert trace.folded("entropy").each == 3
-    assert [trace.peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
+    assert [trace.find_peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
     trace.follow([Span(first, 2)], 37)  # the path was cut
     assert trace.count == 2
 
 
 def test_the_least_probable_token_of_a_column_is_the_one_that_stands_out() -> None:
     trace = traced(reply_of([1.0] * 4, [-0.1, -5.0, -0.3, -0.2]), LABEL + 2)
-    assert trace.peak("probability", 0) == TokenRef(2, 1)
+    assert trace.find_peak("probability", 0) == TokenRef(2, 1)
 
 
 # --- over a reply ----------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
     for measure in PLOTS:
         lines = plot_lines(measure, trace, width, rows)
         assert len(lines) <= rows
-        assert all(len(line.text) == width for line in lines[1 : 1 + fitted(rows - 3)])
+        assert all(len(line.text) == width for line in lines[1 : 1 + fit_rows(rows - 3)])
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
 @pytest.mark.parametrize(("width", "rows"), [(78, 19), (43, 35), (58, 56), (118, 34), (198, 54), (43, 6)])
 @pytest.mark.parametrize("names", [REPLY, *((name,) for name in PLOTS)])
 def test_a_page_has_room_for_its_pictures(names: tuple[Measure, ...], width: int, rows: int) -> None:
-    lines, placed = stacked(names, traced(reply_of([1.0] * 90), width), width, rows)
+    lines, placed = stack_plots(names, traced(reply_of([1.0] * 90), width), width, rows)
     assert next(iter(placed)) == names[0]
     assert len(lines) <= rows or rows < PLOTS[names[0]].least
     assert all(len(line.text) <= width for line in lines)

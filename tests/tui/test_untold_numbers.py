@@ -161,7 +161,7 @@ def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token])
     for measure in ("entropy", "probability"):
         said = text(plot_lines(measure, trace, 60, 8))
         assert "nan" not in said
-    assert trace.peak("entropy", 0) is not None
+    assert trace.find_peak("entropy", 0) is not None
 
 
 @pytest.mark.parametrize(("width", "shown"), [(40, " ≤2.50"), (60, " ≤2.50, 10.00% not listed")])

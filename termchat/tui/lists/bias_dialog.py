@@ -58,12 +58,12 @@ class BiasDialog(ListDialog[_Row, None]):
         self._answer: Biasing | None = None
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._ask)  # once the list knows its size
+        self.call_after_refresh(self._ask_biases)  # once the list knows its size
 
     def search(self, text: str) -> None:
         self.say("")
         self._text = unescape(text)
-        self._ask()
+        self._ask_biases()
 
     def hear(self, questions: Questions) -> None:
         if questions.biased is not None:
@@ -95,7 +95,7 @@ class BiasDialog(ListDialog[_Row, None]):
         if how in ("up", "down") and row is not None and row.title and self.picker.chosen != before:
             super().action_move(how)
 
-    def _ask(self) -> None:
+    def _ask_biases(self) -> None:
         self._chat.questions.ask_biases(self._text)
         self._lay_out(first=True)
 
@@ -105,7 +105,7 @@ class BiasDialog(ListDialog[_Row, None]):
         self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
     def _read_rows(self) -> Iterable[_Row]:
-        answer, totals = self._answer, self._totals()
+        answer, totals = self._answer, self._sum_totals()
         if self._text:
             if answer is not None and answer.text == self._text:
                 yield from self._read_answer(answer, totals)
@@ -138,13 +138,13 @@ class BiasDialog(ListDialog[_Row, None]):
             yield _Row(name, str(token), totals.get(token, 0.0))
         if len(tokenized.ids) > 1:
             whole = Bias(answer.text, 0.0).name
-            yield _Row(whole, whole, self._own(whole), "each of its tokens")
+            yield _Row(whole, whole, self._read_own(whole), "each of its tokens")
         if spellings:
             singles = sum(len(one.ids) == 1 for one in spellings)
             title = f"SPELLINGS OF {answer.text.strip()}: {singles} OF {len(spellings)} ARE ONE TOKEN"
             yield _Row(title, title=True)
         for one in spellings:
-            yield _Row(show_piece(one.text), str(one.ids[0]), totals.get(one.ids[0], 0.0), _shared(one))
+            yield _Row(show_piece(one.text), str(one.ids[0]), totals.get(one.ids[0], 0.0), _explain_shared(one))
 
     # --- what is biased ----------------------------------------------------------------------------------------------
 
@@ -152,11 +152,11 @@ class BiasDialog(ListDialog[_Row, None]):
     def _biases(self) -> list[Bias]:
         return [biases.parse(text) for text in self._chat.tuning.logit_bias]
 
-    def _own(self, target: str) -> float:
+    def _read_own(self, target: str) -> float:
         """Return the value of the bias of that name; 0 without one."""
         return next((bias.value for bias in self._biases if bias.name == target), 0.0)
 
-    def _totals(self) -> Mapping[int, float]:
+    def _sum_totals(self) -> Mapping[int, float]:
         """Sum what all biases add to each token."""
         answer = self._answer
         added = [(answer.suppressed.ids, BANNED)] if answer is not None else []
@@ -167,7 +167,7 @@ class BiasDialog(ListDialog[_Row, None]):
                 added.append((answer.written[str(bias)].ids, bias.value))
         return biases.sum_biases(added)
 
-    def _put(self, *changes: tuple[str, float]) -> None:
+    def _put_biases(self, *changes: tuple[str, float]) -> None:
         """Set biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.format_bias(value)}" for name, value in values.items() if value]
@@ -183,21 +183,21 @@ class BiasDialog(ListDialog[_Row, None]):
             return
         if not row.target:
             self.say("the model's file bans this token" if row.amount else "")
-        elif self._own(row.target) == BANNED:
-            self._put((row.target, 0.0))
+        elif self._read_own(row.target) == BANNED:
+            self._put_biases((row.target, 0.0))
         elif row.amount == BANNED:
             self.say("another bias below bans this token")
         else:
-            self._put((row.target, BANNED))
+            self._put_biases((row.target, BANNED))
 
     def action_shift(self, by: int) -> None:
         if (row := self.row) is not None and row.target:
-            own = self._own(row.target)
-            self._put((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
+            own = self._read_own(row.target)
+            self._put_biases((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
 
     def action_remove(self) -> None:
         if (row := self.row) is not None and row.target:
-            self._put((row.target, 0.0))
+            self._put_biases((row.target, 0.0))
 
     def action_undo(self) -> None:
         self._knobs.do_take_back()
@@ -211,16 +211,16 @@ class BiasDialog(ListDialog[_Row, None]):
             self.say("type a word first")
             return
         several = [one for one in answer.spellings if len(one.ids) > 1]
-        allowed = [one for one in answer.spellings if self._own(str(one.ids[0])) != BANNED]
+        allowed = [one for one in answer.spellings if self._read_own(str(one.ids[0])) != BANNED]
         free = [one for one in allowed if len(one.ids) == 1]
         banned = free or allowed
-        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
+        self._put_biases(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
         message = f"banned {_list_ids(banned)}" if banned else f"{answer.text.strip()} is allowed again"
         if free and several:
             message += f". Not banned: {_list_ids(several)}, whose first pieces other words share;"
             message += f" {name_of('bias-word')} bans those"
         elif banned:
-            message += "".join(f". {_shared(one)}" for one in banned if one.begins)
+            message += "".join(f". {_explain_shared(one)}" for one in banned if one.begins)
         self.tell(message)
 
 
@@ -229,7 +229,7 @@ def _list_ids(spellings: Sequence[Spelling]) -> str:
     return ", ".join(f"{show_piece(one.text)} {'+'.join(map(str, one.ids))}" for one in spellings)
 
 
-def _shared(spelling: Spelling) -> str:
+def _explain_shared(spelling: Spelling) -> str:
     """Say what else a ban of the first piece hits; "" where that is the whole word."""
     if len(spelling.ids) == 1:
         return ""

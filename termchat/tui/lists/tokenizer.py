@@ -51,8 +51,8 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
 
 
 def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
-    """The pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line ends
-    between pieces, and where one of the text does."""
+    """Render the pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line
+    ends between pieces, and where one of the text does."""
     control = set(tokenized.control)
     lines: list[list[Run]] = [[]]
     used = 0
@@ -77,7 +77,7 @@ def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
 
 
 def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
-    """How many tokens, and how many of them are control tokens; how long the text is, by default that of the tokens."""
+    """Count the tokens and the control tokens among them; say how long the text is, by default that of the tokens."""
     count, data = len(tokenized.ids), b"".join(tokenized.pieces) if text is None else text.encode("utf-8", "replace")
     control = f" ({len(tokenized.control)} control)" if tokenized.control else ""
     return f"{count:,} token{'' if count == 1 else 's'}{control}, {extent(data)}"

@@ -10,9 +10,9 @@ cursor are a `grid_table.GridTable`. Neither knows a widget.
   `ShownReply`, and the lines of timing. Other lines: `chain` (knobs), `candidates` (the table of a step, and rolls of the
   dice), `record` (all numbers of a step, its distribution, the text around it), `answers` (why not, what if, the end),
   `drafts` (speculation, round by round), `plots` over a whole reply. `tune` has TUNE's keys.
-- Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then, with the reply on a line of it;
-  its actions call `token_mode.TokenMode`, which moves the cursor, asks and forks through the chat. `turn_versions` goes from
-  one version of a turn to another, and regenerates.
+- Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then, with the reply on a line of it.
+  It moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a turn to another, and
+  regenerates.
 - Walks: `walks_view` has the widgets; what their keys do is `screen.walking`. The text of a walk is a `WalkText`, a
   transcript of one reply, so that looks, marks, scrolling and the token cursor are those of the chat; token mode is told
   which one it is in. `walk_heads` has the lines above and beside the walks. `shown_group` is the group as the view shows it,

@@ -34,7 +34,7 @@ from termchat.tui.draw.marks import (
     told,
 )
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, labelled
+from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
 from termchat.tui.transcript.turn_source import ENDINGS
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
@@ -62,17 +62,17 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
     title = "WHY " if it.id == it.winner else "WHY NOT "
     head: list[list[Run]] = [[(title, TITLE), (one_line(show_piece(it.text), max(width - len(title), 4)), STRONG)]]
     rank = f"> {there.listed:,}" if there is not None and it.rank == UNKNOWN else str(it.rank + 1)
-    facts = [labelled("as token ", str(why.index)), labelled("id ", str(it.id))]
-    shares = [labelled("rank ", rank), labelled("model ", percent(math.exp(it.logprob)))]
+    facts = [label_values("as token ", str(why.index)), label_values("id ", str(it.id))]
+    shares = [label_values("rank ", rank), label_values("model ", percent(math.exp(it.logprob)))]
     if there is not None:
-        facts += [*shares, labelled("logprob ", told(it.logprob, ".2f"))]
+        facts += [*shares, label_values("logprob ", told(it.logprob, ".2f"))]
         unseen = "The server does not tell what its sampler chain cut. An engine that draws here does: "
         body = prose(_explain_winner(why, there), width, STRONG)
         sentences, rest = _list_sentences_there(why, there), prose(f"{unseen}{who_draws_here()}.", width, MUTED)
     else:
         head.append([(WITH_KNOBS, _STAMP) if why.now else (ORIGINAL, MUTED)])
         head += [[(again(tolerance), _STAMP)]] if why.explained.recomputed else []
-        facts += [labelled("logit ", f"{it.logit:.2f}"), *shares, labelled("dice ", signed(it.noise))]
+        facts += [label_values("logit ", f"{it.logit:.2f}"), *shares, label_values("dice ", signed(it.noise))]
         body = [*_render_stages(it, width), *prose(_explain_draw(it), width, STRONG)]
         sentences, rest = _list_sentences(why), []
     if why.more:
@@ -124,7 +124,7 @@ def _format_ratio(other: float, own: float) -> str:
     return f": {number} times as likely" if apart > 0 else f"; this token was {number} times as likely"
 
 
-def remedies(ways: Sequence[Remedy]) -> list[str]:
+def list_remedies(ways: Sequence[Remedy]) -> list[str]:
     """List the remedies in sentences: each adds to the ones before; a penalty that is off does it alone."""
     needs = [_format_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
     sentences = [f"To survive it needs {', '.join(needs)}"] if needs else []
@@ -206,7 +206,7 @@ def _explain_bias(bias: TokenBias) -> str:
 
 def _list_sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
-    sentences = remedies(it.remedies)
+    sentences = list_remedies(it.remedies)
     if it.misfit is not None:
         sentences.insert(0, _explain_misfit(it.misfit, it.text))
     if it.bias is not None:

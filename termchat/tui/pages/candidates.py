@@ -48,14 +48,14 @@ _SEEDS = 2**31
 # --- rolls -----------------------------------------------------------------------------------------------------------
 
 
-def missing(shares: Iterable[float]) -> float:
+def compute_missing(shares: Iterable[float]) -> float:
     """Return what these probabilities leave of 1."""
     left = 1.0 - math.fsum(shares)
     return left if left > _DUST else 0.0
 
 
 def can_roll(token: Token) -> bool:
-    """Whether it is known what the token was drawn from."""
+    """Return whether the probabilities that the token was drawn from are known."""
     return any(not math.isnan(candidate.probability) for candidate in token.candidates)
 
 
@@ -73,13 +73,13 @@ class Rolls:
     def is_at(self, node: int, step: int) -> bool:
         return (self.node, self.step) == (node, step)
 
-    def of(self, token: Token) -> Mapping[int, int]:
+    def count(self, token: Token) -> Mapping[int, int]:
         """Count how many rolls take each candidate, by its id; the rest take tokens that are not on record."""
         if self._token is not token:
             from termchat.decoding.draw import OTHERS, count_rolls  # numpy, which nobody needs who does not roll
 
             left = {candidate.id: candidate.probability for candidate in token.candidates}
-            left[OTHERS] = missing(left.values())
+            left[OTHERS] = compute_missing(left.values())
             self._token, self._counts = token, count_rolls(left, range(self.first, self.first + self.n), token.step)
             del self._counts[OTHERS]
         return self._counts
@@ -90,7 +90,7 @@ def next_size(n: int) -> int:
     return next((size for size in SIZES if size > n), SIZES[0])
 
 
-def more(before: Rolls | None, node: int, step: int, n: int = 0, first: int | None = None) -> Rolls:
+def roll_more(before: Rolls | None, node: int, step: int, n: int = 0, first: int | None = None) -> Rolls:
     """Return the rolls that come after those `before`: at the same step the next size, which begins with the same seeds; else
     the first size, with fresh seeds. Or `n`, from the seed `first`, where these are given."""
     again = before if before is not None and before.is_at(node, step) else None
@@ -194,7 +194,7 @@ def _choose_heads(token: Token, width: int, *, bars: bool, has_rolls: bool) -> d
 
 def _make_row(number: int, one: Candidate, token: Token, rolled: Rolls | None) -> _Row:
     bias = f" {one.bias:+.4g}" if one.bias is not None else ""
-    rolls = rolled.of(token).get(one.id, 0) if rolled is not None else 0
+    rolls = rolled.count(token).get(one.id, 0) if rolled is not None else 0
     cells = _measure_shares(math.exp(one.logprob), one.probability, rolls, rolled)
     cells |= {"logit": (told(one.logit, ".1f"), 0.0), "dice": (signed(one.noise), 0.0)}
     ink = STRONG if is_taken(one, token) else MUTED if one.removed_by is not None else TEXT
@@ -204,8 +204,11 @@ def _make_row(number: int, one: Candidate, token: Token, rolled: Rolls | None) -
 def _sum_others(token: Token, shown: Sequence[Candidate], rolled: Rolls | None) -> _Row:
     vocabulary = max((stage.survivors for stage in token.stages if stage.name != DICE), default=0)
     size = max(vocabulary - len(shown), 0)
-    model, after = missing(math.exp(one.logprob) for one in shown), missing(one.probability for one in shown)
-    rolls = rolled.n - sum(rolled.of(token).get(one.id, 0) for one in shown) if rolled is not None else 0
+    model, after = (
+        compute_missing(math.exp(one.logprob) for one in shown),
+        compute_missing(one.probability for one in shown),
+    )
+    rolls = rolled.n - sum(rolled.count(token).get(one.id, 0) for one in shown) if rolled is not None else 0
     return _Row(f"{size:,} others" if size else "others", _measure_shares(model, after, rolls, rolled))
 
 

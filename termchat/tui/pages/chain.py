@@ -74,16 +74,15 @@ def chain_lines(
         after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
         instead = "by the model's file" if models and name == LOGIT_BIAS else _explain_inactive(stage, tuning)
         instead = _LACKING if name in lacks else instead
-        runs = _render_knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
-        lines.append(Line(spread(runs, _render_effect(effect, before, width), width), "panel" if chosen else ""))
+        knob = _render_knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
+        lines.append(Line(spread(knob, _render_effect(effect, before, width), width), "panel" if chosen else ""))
         before = effect.survivors if effect is not None else before
     if not brief and (came := _summarize_origins(names, origin)):
         lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     if others := [rule for rule in rules if rule not in kept]:
         what = one_line(", ".join(map(format_condition, others)), max(width - _LABEL - 2, 1))
-        lines.append(
-            Line(tuple(doing("dialog('breakpoints')", [(f"  {column('rules', _LABEL)}", TEXT), (what, TEXT)])))
-        )
+        runs = doing("dialog('breakpoints')", [(f"  {column('rules', _LABEL)}", TEXT), (what, TEXT)])
+        lines.append(Line(tuple(runs)))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if unseen is not None and not effects and not brief:
         lines += prose(unseen.message, width, MUTED)
@@ -113,7 +112,7 @@ def _format_mass(mass: float | None, width: int) -> str:
     """Format the mass that a stage left; "" where it is not known, or has no room."""
     if mass is None or width < _MASS_FROM:
         return ""
-    return "<1%" if mass < 0.005 else ">99%" if 0.995 <= mass < 1 else f"{mass:.0%}"
+    return "<1%" if mass < 0.005 else ">99%" if mass >= 0.995 and mass != 1 else f"{mass:.0%}"
 
 
 def around_selected(lines: list[Line], rows: int) -> list[Line]:
@@ -128,7 +127,7 @@ def around_selected(lines: list[Line], rows: int) -> list[Line]:
 def shown_knobs(
     tuning: Tuning, selected: str | None = None, *, unfolded: bool = False, order: Sequence[str] = ()
 ) -> list[str]:
-    """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones. `order` is as in
+    """List the knobs that have a line, in the order of the chain: of stages that act, and familiar ones. `order` is as in
     `chain_lines`."""
     first = [name for name, stage in STAGES.items() if stage.first]
     chain = [name for name in order if name in STAGES and name not in first] or tuning.order
@@ -151,7 +150,7 @@ def _summarize_origins(names: list[str], origin: Mapping[str, str]) -> str:
 
 
 def _has_effect(name: str, tuning: Tuning) -> bool:
-    """Whether a knob has an effect, or would have one if it were turned."""
+    """Return whether a knob has an effect, or would have one if it were turned."""
     knob, stage = KNOBS[name], STAGES.get(KNOBS[name].stage or "")
     if knob.needs:
         return not KNOBS[knob.needs].is_off(getattr(tuning, knob.needs))
@@ -198,12 +197,13 @@ def _render_knob(
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
     elif knob.kind == "biases":
-        head.append((column(_show_biases(value) or instead or "off", room - _LEFT - _MASS).rstrip(), ink))
+        assert isinstance(value, tuple)
+        count = f"{len(value)} bias{'es' if len(value) > 1 else ''}"
+        what = f"{count}  {' '.join(value)}" if value else instead or "off"
+        head.append((column(what, room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
-        shown = [
-            *([knob.show(value)] if not after or not knob.is_off(value) else []),
-            *([f"after {after}"] if after else []),
-        ]
+        shown = [] if after and knob.is_off(value) else [knob.show(value)]
+        shown += [f"after {after}"] if after else []
         head.append((column(", ".join(shown), room).rstrip(), ink))
     elif instead:
         head.append((column(knob.show(value), _VALUE), ink))
@@ -213,14 +213,6 @@ def _render_knob(
         mass = _MASS if width >= _MASS_FROM else 0
         bars = bar(0.0 if off else knob.fraction(value), room - _VALUE - mass - _LEFT)
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
-
-
-def _show_biases(value: Value) -> str:
-    """Count the biases, then list them; "" for none."""
-    assert isinstance(value, tuple)
-    if not value:
-        return ""
-    return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
 
 
 def _render_fold(off: int, width: int) -> Line:

@@ -35,6 +35,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import REJECTED
 from termchat.tui.pages.page import unread_spans
+from termchat.tui.pages.record import HERE
 
 if TYPE_CHECKING:
     from termchat.tui.pages.panel_pages import ShownReply
@@ -47,7 +48,6 @@ _LABEL = 11
 _BAR_FROM, _BAR = 40, 12
 """Cells from which acceptance has a bar, and how long it is."""
 _WHY_FROM = 160
-_HERE = Ink("cursor", ground="panel", bold=True)
 _DROPPED = Ink("muted", strike=True)
 _ABOUT = (
     "Guesses tokens and decodes them together with the newest one. The reply stays the same, and where the guesses are right"
@@ -66,9 +66,9 @@ class ReplyDrafts:
 
     def __init__(self) -> None:
         self._parts: Sequence[Span] = ()
-        self._begin((1, {}))
+        self._begin_reply((1, {}))
 
-    def _begin(self, machine: tuple[int, dict[int, float]]) -> None:
+    def _begin_reply(self, machine: tuple[int, dict[int, float]]) -> None:
         """Begin to read a reply; `machine` is how many threads compute, and the costs of batches measured with as many."""
         self._machine = machine
         self.figures = DraftFigures()
@@ -85,7 +85,7 @@ class ReplyDrafts:
         return median(self._alone) if self._alone else None
 
     def knows(self, reply: Sequence[Span]) -> bool:
-        """Whether this is the reply that was followed last."""
+        """Return whether this is the reply that was followed last."""
         return [span.node for span in self._parts[:1]] == [span.node for span in reply[:1]]
 
     def follow(self, chat: Chat, reply: Sequence[Span]) -> None:
@@ -95,7 +95,7 @@ class ReplyDrafts:
         machine = threads, measured.batch_times if measured is not None and measured.threads == threads else {}
         new = unread_spans(self._parts, reply)
         if new is None or machine != self._machine:
-            self._begin(machine)
+            self._begin_reply(machine)
             new = unread_spans((), reply) or []
         self._parts, figures = list(reply), self.figures
         for node, begin, end in new:
@@ -114,7 +114,7 @@ class ReplyDrafts:
             if node.done:
                 figures.end_run()
 
-    def forecast(self, chat: Chat, computed: Callable[[], object]) -> Forecast | None:
+    def forecast_gain(self, chat: Chat, computed: Callable[[], object]) -> Forecast | None:
         """Forecast the gain of n-gram drafts on the reply in a thread, which calls `computed` at its end; None until then."""
         reply, most, times = self._parts, chat.tuning.draft_max, self.times
         if self._forecast_of != (self.figures.tokens, most):
@@ -253,7 +253,7 @@ def _list_drafted(shown: ShownRound) -> list[list[Run]]:
     for place, token in enumerate(drafted.drafted):
         is_rejected = place == drafted.accepted and drafted.corrected is not None
         if shown.at == drafted.begin + place and place <= drafted.accepted:
-            ink = _HERE._replace(strike=is_rejected)
+            ink = HERE._replace(strike=is_rejected)
         elif place < drafted.accepted:
             ink = Ink("success")
         else:
@@ -347,7 +347,7 @@ def _render_forecast(shown: ShownReply, drafts: ReplyDrafts, width: int) -> list
         return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
     gain = "After a reply, this page says what drafts would have gained on it."
     if shown.reply and drafts.figures.tokens and not chat.busy and shown.reply[0].node.tokens.has_ids:
-        gain = _explain_forecast(drafts.forecast(chat, shown.computed))
+        gain = _explain_forecast(drafts.forecast_gain(chat, shown.computed))
     if (drafter := chat.host.drafter) is None:
         model = f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     else:

@@ -41,8 +41,16 @@ from termchat.tui.draw.marks import (
 from termchat.tui.pages.candidates import Rolls, candidate_lines
 from termchat.tui.pages.chain import around_selected, chain_lines
 from termchat.tui.pages.page import Page, Scene
-from termchat.tui.pages.record import WITH_KNOBS, Shown, labelled, record_lines, sentence_lines, settings_of, step_lines
-from termchat.tui.pages.token_mode import At, TokenMode
+from termchat.tui.pages.record import (
+    WITH_KNOBS,
+    Shown,
+    label_values,
+    record_lines,
+    sentence_lines,
+    settings_of,
+    step_lines,
+)
+from termchat.tui.pages.token_bar import At, Tokens
 from termchat.tui.pages.tune import Tune
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -75,7 +83,7 @@ class ShownReply:
     knobs: Tune
     tuning: bool = False
     reply: Sequence[Span] = ()
-    mode: TokenMode | None = None
+    mode: Tokens | None = None
     rolls: Rolls | None = None
     trace: Trace | None = None
 
@@ -88,7 +96,7 @@ class ShownReply:
         return self.mode.transcript.cursor if self.mode is not None else None
 
 
-def shown_step(chat: Chat, mode: TokenMode | None) -> Shown | None:
+def shown_step(chat: Chat, mode: Tokens | None) -> Shown | None:
     """Return the step that pages are about: in token mode that of the token under the cursor (None while the model is asked
     for it), else the newest of the reply that the chat ends in."""
     if mode is not None:
@@ -167,7 +175,7 @@ def timing_lines(live: Live, width: int, *, prefilling: bool = False) -> list[Li
         if not math.isnan(token.entropy):
             entropy = f"{at_most(token.entropy, missing)}{token.entropy:.2f} bit"
     title: list[Run] = [("STEP ", TITLE)]
-    sure = labelled("entropy ", entropy, "   p(end) ", p_end)
+    sure = label_values("entropy ", entropy, "   p(end) ", p_end)
     unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []
     if length([*title, *sure, *unlisted]) < width:
         sure += unlisted
@@ -177,14 +185,14 @@ def timing_lines(live: Live, width: int, *, prefilling: bool = False) -> list[Li
     )
     reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""
     share = percent(live.sampling_share, 0) if live.sampling_share is not None else UNKNOWN
-    decode, sampling = labelled("decode ", rate), labelled("sampling ", share)
+    decode, sampling = label_values("decode ", rate), label_values("sampling ", share)
     # Times of the last steps, the newest at the right; of a round of drafting those of its rows.
     room = max(width - length([*decode, *sampling]) - 4, 0)
     steps = list(islice(zip(reversed(live.row_us), reversed(live.sample_us), strict=True), room))
     sparks = sparkline([float(us + sample_us) for us, sample_us in steps[::-1]], room)
     lines = [
         Line(spread(title, sure, width)),
-        Line(spread(labelled("TTFT ", ttft, "  prefill ", prefill), [(reused, MUTED)], width)),
+        Line(spread(label_values("TTFT ", ttft, "  prefill ", prefill), [(reused, MUTED)], width)),
         Line((*decode, (f"  {sparks}  ", MUTED), *sampling)),
     ]
     if prefilling and live.prefill_total:
@@ -223,7 +231,7 @@ class ChainPage(PanelPage):
         candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
         return [*text, *knobs, *gap, *candidates, *gap, *timing]
 
-    def _token_lines(self, mode: TokenMode, width: int, rows: int) -> list[Line]:
+    def _token_lines(self, mode: Tokens, width: int, rows: int) -> list[Line]:
         """Render the record of the token, or the answer to a question about it or its reply; in TUNE below the knobs."""
         place, step, view, head = mode.place, mode.shown(), mode.view, []
         if self._shown.tuning:
@@ -308,13 +316,13 @@ class PlotPage(PanelPage):
     """Lines above the plots."""
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.pages.plots import Trace, columns_of, stacked
+        from termchat.tui.pages.plots import Trace, columns_of, stack_plots
 
         head, shown = self._render_head(scene), self._shown
         self._above = len(head)
         shown.trace = shown.trace or Trace()
         shown.trace.follow(shown.reply, columns_of(scene.width), shown.cursor)
-        lines, self._placed = stacked(self.measures, shown.trace, scene.width, scene.rows - len(head))
+        lines, self._placed = stack_plots(self.measures, shown.trace, scene.width, scene.rows - len(head))
         return [*head, *lines]
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
@@ -322,7 +330,7 @@ class PlotPage(PanelPage):
 
         trace, row = self._shown.trace, y - self._above
         measure = next((measure for measure, rows in self._placed.items() if row in rows), None)
-        return trace.peak(measure, x - LABEL) if trace is not None and measure is not None else None
+        return trace.find_peak(measure, x - LABEL) if trace is not None and measure is not None else None
 
 
 class EntropyPage(PlotPage):

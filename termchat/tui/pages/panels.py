@@ -22,7 +22,7 @@ from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.pages.page import Scene
 from termchat.tui.pages.panel_pages import PAGES, ShownReply
-from termchat.tui.pages.token_mode import TokenMode
+from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.pages.tune import Tune
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -51,14 +51,14 @@ class Panels(LinesView):
     BINDINGS = [key.binding for key in BIG]  # noqa: RUF012
 
     class Pointed(Message):
-        """A token was clicked: in a plot over the reply, the one that stands out in that column."""
+        """A token was clicked: in a plot over the reply, the outstanding one of that column."""
 
         def __init__(self, ref: TokenRef) -> None:
             super().__init__()
             self.ref = ref
 
     class Computed(Message):
-        """There is something new to show that is no news of the chat."""
+        """A computation has ended, whose result can be shown."""
 
     class Turned(Message):
         """The mouse turned a knob."""
@@ -96,7 +96,7 @@ class Panels(LinesView):
         return self._open[self.beside] or bool(self._needs)
 
     def make_room(self, columns: int) -> None:
-        """Leave so many columns to what stands in the chat's place before the panels have any unasked; 0: the chat is there."""
+        """Leave so many columns to a group in the chat's place before the panels have any unasked; 0: the chat is there."""
         if columns != self._needed:
             self._needed = columns
             self.fit(self._columns)
@@ -120,14 +120,14 @@ class Panels(LinesView):
         self.fit(self._columns)
 
     def need(self, who: str) -> None:
-        """Show the panels for as long as somebody needs them; where they usually are, they stay then."""
+        """Show the panels while `who` needs them; beside the chat, where they usually are, they stay then."""
         if self.beside and not self._asked:
             self._open[True] = True
         self._needs.add(who)
         self.fit(self._columns)
 
     def release(self, who: str) -> None:
-        """Hide the panels again unless somebody else needs them, or a person had asked for them."""
+        """Hide the panels again unless others need them, or a person had asked for them."""
         self._needs.discard(who)
         self.fit(self._columns)
 
@@ -163,7 +163,7 @@ class Panels(LinesView):
         if not big:
             self.page = PAGES[self.page].part_of or self.page
 
-    def show_reply(self, reply: Sequence[Span], knobs: Tune, mode: TokenMode | None, *, tuning: bool) -> None:
+    def show_reply(self, reply: Sequence[Span], knobs: Tune, mode: Tokens | None, *, tuning: bool) -> None:
         """Show the newest step of a reply, or the token that token mode is on, while that is open. While TUNE is open, the knob
         it is on stands out."""
         about = self.shown
@@ -174,7 +174,7 @@ class Panels(LinesView):
         scene = Scene(width, height - len(tabs), height, self.big)
         lines = [*tabs, *self._pages[self.here].lines(scene)][:height]
         filled = lines + [BLANK] * (height - len(lines))
-        self.show_lines(filled if self.big else [_edged(line, width) for line in filled])
+        self.show_lines(filled if self.big else [_render_edge(line, width) for line in filled])
 
     def _render_tabs(self, width: int) -> list[Line]:
         """Render the names of the pages, on two lines if there is no room for one, and at the right the way to the big view and
@@ -212,17 +212,17 @@ class Panels(LinesView):
                 self.post_message(self.Pointed(ref))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._wheel(event, 1)
+        self._turn_by_wheel(event, 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._wheel(event, -1)
+        self._turn_by_wheel(event, -1)
 
-    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
+    def _turn_by_wheel(self, event: events.MouseEvent, steps: int) -> None:
         ink = self.ink_at(event.x, event.y)
         if ink is not None and ink.knob:
             event.stop()
             event.prevent_default()
-            self.shown.knobs.turn(ink.knob, steps, coarse=event.shift)
+            self.shown.knobs.turn_knob(ink.knob, steps, coarse=event.shift)
             self._end_turn()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -234,16 +234,16 @@ class Panels(LinesView):
             self.capture_mouse()
         if self._bar is not None:
             self._slid_to = None
-            self._slide(event.x)
+            self._follow_drag(event.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._bar is not None:
             event.stop()
-            self._slide(event.x)
+            self._follow_drag(event.x)
         elif self._carried and event.y != self._row:  # the stage is drawn there before the mouse says more
             onto, down, self._row = self._knob_at(event.y), event.y > self._row, event.y
             if onto and onto != self._carried:
-                self.shown.knobs.carry(self._carried, onto, down=down, begins=not self._dragged)
+                self.shown.knobs.carry_stage(self._carried, onto, down=down, begins=not self._dragged)
                 self._end_turn()
                 self._dragged = True
 
@@ -256,7 +256,7 @@ class Panels(LinesView):
             self.release_mouse()
         self._bar, self._carried = None, ""
 
-    def _slide(self, x: int) -> None:
+    def _follow_drag(self, x: int) -> None:
         """Follow the mouse, and post so at most once a frame: a turned knob is work for the engine."""
         self._at = x
         if self._next_slide is None:
@@ -272,7 +272,7 @@ class Panels(LinesView):
             return
         knob, cells = self._bar
         fraction = (self._at - cells.start) / max(len(cells) - 1, 1)
-        self.shown.knobs.slide(knob, min(max(fraction, 0.0), 1.0), begins=self._slid_to is None)
+        self.shown.knobs.slide_knob(knob, min(max(fraction, 0.0), 1.0), begins=self._slid_to is None)
         self.post_message(self.Turned())
         self._slid_to = self._at
 
@@ -294,7 +294,7 @@ class Panels(LinesView):
         return bar if bar is not None and x in bar[1] else None
 
 
-def _edged(line: Line, width: int) -> Line:
+def _render_edge(line: Line, width: int) -> Line:
     """Put a line behind the edge; its own background starts there too."""
     if not line.ground:
         return Line((_EDGE, *line.runs))

@@ -37,6 +37,7 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.pages.page import unread_spans
+from termchat.tui.pages.record import HERE
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 T = TypeVar("T", int, float)
@@ -54,7 +55,6 @@ _OUTLIER = Ink("warning")
 _FINER = 4
 _STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0)
 _UPPER = Ink("border")
-_HERE = Ink("cursor", ground="panel", bold=True)
 _LEVEL = Ink("stamp")
 _APART = 6
 """Columns from one tick to the next, at least."""
@@ -202,7 +202,7 @@ class Trace:
             self.count += part.count
 
     def folded(self, measure: Measure) -> Folded:
-        """A measure in columns; in none before the first `follow`."""
+        """Return a measure in columns, in none before the first `follow`."""
         return self._folded.get(measure) or Folded(1)
 
     def find_token(self, index: int) -> tuple[Node, int]:
@@ -213,7 +213,7 @@ class Trace:
             index -= part.count
         raise IndexError("the reply has fewer tokens")
 
-    def value(self, measure: Measure, index: int) -> float:
+    def read_value(self, measure: Measure, index: int) -> float:
         node, at = self.find_token(index)
         return _READ[measure](node.tokens, at, at + 1)[0]
 
@@ -224,7 +224,7 @@ class Trace:
         node, at = self.find_token(index)
         return column(show_piece(node.tokens.texts[at]), cells).rstrip()
 
-    def peak(self, measure: Measure, column: int) -> TokenRef | None:
+    def find_peak(self, measure: Measure, column: int) -> TokenRef | None:
         """Find the outstanding token of a column: the least probable, or the one with the highest measure."""
         each = self.folded(measure).each
         places = range(column * each, min((column + 1) * each, self.count))
@@ -233,7 +233,7 @@ class Trace:
         sign = -1.0 if measure == "probability" else 1.0
 
         def height(index: int) -> float:
-            value = sign * self.value(measure, index)
+            value = sign * self.read_value(measure, index)
             return -math.inf if math.isnan(value) else value
 
         node, at = self.find_token(max(places, key=height))
@@ -250,7 +250,7 @@ class Axis(NamedTuple):
     show: Callable[[float], str]
 
     def fraction(self, value: float) -> float:
-        """Which part of the height a value takes, from 0 to 1; NaN takes none."""
+        """Return the part of the height that a value takes, from 0 to 1; NaN takes none."""
         return min(value / self.top, 1.0) if value > 0 else 0.0
 
 
@@ -269,7 +269,7 @@ class Tick(NamedTuple):
     label: str
 
 
-def ceiling(values: Iterable[float]) -> float:
+def round_up(values: Iterable[float]) -> float:
     """Round the highest finite value up to a round number; 1 for none."""
     highest = max((value for value in values if math.isfinite(value)), default=0.0)
     if highest <= 0:
@@ -278,8 +278,8 @@ def ceiling(values: Iterable[float]) -> float:
     return next(step * power for step in _STEPS if step * power >= highest)
 
 
-def number(value: float) -> str:
-    """A number of at most five cells: 0.25, 12.5, 1250, 12.5k."""
+def format_number(value: float) -> str:
+    """Format a number in at most five cells: 0.25, 12.5, 1250, 12.5k."""
     if value and not 0.01 <= value < 1e9:
         return f"{value:.0e}"
     if value >= 1e4:
@@ -340,7 +340,7 @@ def _render_x_axis(label: str, columns: int, ticks: Sequence[Tick], note: str) -
     return Line(tuple(run for run in runs if run[0]))
 
 
-def every(count: int, each: int, apart: int) -> list[Tick]:
+def make_ticks(count: int, each: int, apart: int) -> list[Tick]:
     """Make ticks at round numbers from 0 to below `count`, at least `apart` columns apart; a column is `each` of them."""
     step = 1
     while step < each * apart:
@@ -348,7 +348,7 @@ def every(count: int, each: int, apart: int) -> list[Tick]:
     return [Tick(at // each, str(at)) for at in range(0, count, step)]
 
 
-def fitted(rows: int) -> int:
+def fit_rows(rows: int) -> int:
     """Return the most rows, of so many, that are parted into equal steps of the y axis."""
     return max((size for size in (1, 2, 3, 4, 6, 10, 15, rows - rows % 4) if size <= rows), default=0)
 
@@ -375,7 +375,7 @@ def _draw_cell(height: int, high: int, ink: Ink) -> _Cell:
 
 def _mark_ink(ink: Ink) -> Ink:
     """Return the ink of a marked column; the part above its value stays apart."""
-    return ink._replace(ground=_HERE.ground) if ink == _UPPER else _HERE._replace(ground=ink.ground or _HERE.ground)
+    return ink._replace(ground=HERE.ground) if ink == _UPPER else HERE._replace(ground=ink.ground or HERE.ground)
 
 
 # --- over a reply ----------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def columns_of(width: int) -> int:
     return max(width - LABEL, 1)
 
 
-def stacked(
+def stack_plots(
     measures: Sequence[Measure], trace: Trace, width: int, rows: int
 ) -> tuple[list[Line], dict[Measure, range]]:
     """Render plots below each other, as many as fit, the first at least; they share the rest of the rows, and a gap parts
@@ -437,7 +437,7 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     folded, times = trace.folded(measure), trace.times
     is_time = measure == "time"
     if measure == "entropy":
-        axis = Axis(max(ceiling(folded.highs), _LEAST_BITS), number)
+        axis = Axis(max(round_up(folded.highs), _LEAST_BITS), format_number)
         bars = [Bar(mean, high=high) for mean, high in zip(folded.means, folded.highs, strict=True)]
     elif measure == "probability":
         axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
@@ -445,17 +445,17 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     else:
         limit = _TIMES * times.median
         highs = folded.highs
-        axis = Axis(ceiling(min(high, 1.5 * limit or high) for high in highs), number)
+        axis = Axis(round_up(min(high, 1.5 * limit or high) for high in highs), format_number)
         bars = [Bar(high, _OUTLIER if high > limit else ACCENT) for high in highs]
     columns, each = folded.columns, folded.each
     bars += [Bar(0.0)] * (columns - len(bars))
-    ticks = every(columns * each, each, _APART)
+    ticks = make_ticks(columns * each, each, _APART)
     if columns >= _NAMED_FROM:  # with the word of the token that a tick stands for
         ticks = [tick._replace(label=f"{tick.label} {trace.show_word(tick.column * each)}".rstrip())
-                 for tick in every(columns * each, each, _NAMED_APART)]  # fmt: skip
+                 for tick in make_ticks(columns * each, each, _NAMED_APART)]  # fmt: skip
     cursor = trace.cursor // each if trace.cursor is not None else None
     level = times.median if is_time else 0.0
-    body = plot(bars, axis, fitted(rows - 2 - is_time), ticks, note="token", level=level, cursor=cursor)
+    body = plot(bars, axis, fit_rows(rows - 2 - is_time), ticks, note="token", level=level, cursor=cursor)
     return [_render_head(measure, trace, width, title), *body, *([_render_foot(trace, width)] if is_time else [])]
 
 
@@ -467,7 +467,7 @@ def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
-    known, is_wide = trace.value(measure, index), width >= _NAMED_FROM
+    known, is_wide = trace.read_value(measure, index), width >= _NAMED_FROM
     value = UNKNOWN if math.isnan(known) else spec.form.format(known)
     node, at = trace.find_token(index)
     unlisted = node.tokens.read_unlisted(at) if measure == "entropy" else 0.0
@@ -491,9 +491,9 @@ def _render_foot(trace: Trace, width: int) -> Line:
     ms, at = times.worst
     outliers = f"{times.outliers} over {_TIMES:.0f}×"
     runs: list[Run] = [
-        ("median ", _LEVEL), (number(times.median), TEXT),
+        ("median ", _LEVEL), (format_number(times.median), TEXT),
         (" · ", MUTED), (outliers, _OUTLIER if times.outliers else MUTED),
-        (" · worst ", MUTED), (number(ms), TEXT), (f" at {at} ", MUTED),
+        (" · worst ", MUTED), (format_number(ms), TEXT), (f" at {at} ", MUTED),
     ]  # fmt: skip
     if (room := width - length(runs)) >= 3:
         runs.append((trace.show_word(at, min(room, _PIECE)), TEXT))

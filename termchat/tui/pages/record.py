@@ -34,7 +34,7 @@ from termchat.tui.draw.marks import (
 )
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, missing, next_size
+from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, compute_missing, next_size
 from termchat.tui.pages.page import first_in_view
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -54,7 +54,8 @@ _LONGEST = 4
 _LEAST = 3
 """Candidates that are shown, however little room there is."""
 
-_HERE = Ink("cursor", ground="panel", bold=True)
+HERE = Ink("cursor", ground="panel", bold=True)
+"""The token under the cursor."""
 _BLOCK = 64
 """Text begins at a multiple of so many tokens, one to two before the token: the lines stay while the cursor moves."""
 _MOST = 2000
@@ -82,7 +83,7 @@ class Shown(NamedTuple):
 
 
 def from_columns(node: Node, index: int, step: int) -> Token:
-    """What memory holds of a reply's token: all but its stages, candidates, position and the noise. `step` counts from the
+    """Make the record of a reply's token from memory: all but stages, candidates, position and noise. `step` counts from the
     reply's first token, `index` from its piece's."""
     tokens = node.tokens
     begin = tokens.ends[index - 1] if index else 0
@@ -109,7 +110,7 @@ def piece_of(token: Token) -> str:
     return show_piece(token.bytes.decode("utf-8", "replace") or name)
 
 
-def labelled(*texts: str) -> list[Run]:
+def label_values(*texts: str) -> list[Run]:
     """Render names and values, by turns."""
     return [(text, TEXT if at % 2 else MUTED) for at, text in enumerate(texts)]
 
@@ -211,7 +212,7 @@ def _list_facts(shown: Shown) -> list[list[Run]]:
         facts.append((GRAMMAR, f"allowed {stage.survivors:,}"))
         facts += [("removed", percent(stage.removed_mass))] if stage.removed_mass is not None else []
         facts += [(GRAMMAR, "forced")] if stage.forced else []
-    return [labelled(f"{name} ", value) for name, value in facts]
+    return [label_values(f"{name} ", value) for name, value in facts]
 
 
 def _list_stages(token: Token) -> list[list[Run]]:
@@ -233,8 +234,8 @@ def _list_settings(shown: Shown) -> list[list[Run]]:
         for knob in map(KNOBS.__getitem__, stage.knobs):
             value = getattr(shown.samplers, knob.name)
             if knob.always or (stage.is_active(shown.samplers) and not knob.is_off(value)):
-                items.append(labelled(f"{knob.label} ", knob.show(value)))
-    return [*items, labelled("seed ", str(shown.seed))] if shown.seed is not None else items
+                items.append(label_values(f"{knob.label} ", knob.show(value)))
+    return [*items, label_values("seed ", str(shown.seed))] if shown.seed is not None else items
 
 
 def _list_rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
@@ -249,8 +250,8 @@ def _list_rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
     if rolls is None:
         return [more]
     left = [candidate.probability for candidate in shown.token.candidates if candidate.probability > 0]
-    facts = labelled("seeds ", f"{rolls.first} to {rolls.first + rolls.n - 1}")
-    if len(left) == 1 and not missing(left):
+    facts = label_values("seeds ", f"{rolls.first} to {rolls.first + rolls.n - 1}")
+    if len(left) == 1 and not compute_missing(left):
         greedy = shown.samplers is not None and shown.samplers.temperature <= 0
         why = "temperature 0 leaves one token" if greedy else "one token was left"
         facts = [(f"nothing was random: {why}", STRONG)]
@@ -289,11 +290,11 @@ def sentence_lines(
         word = text.strip()
         first = text.find(word) if word else 0  # spaces and line breaks stay outside of the marks
         wrapper.feed(text[:first], TEXT)
-        wrapper.feed(f"▐{word or ('⏎' if text else '∅')}▌", _HERE)
+        wrapper.feed(f"▐{word or ('⏎' if text else '∅')}▌", HERE)
         wrapper.feed(text[first + len(word) :], TEXT)
         wrapper.feed(_text_between(reply, at + 1, at + 2 * _BLOCK)[:_MOST], TEXT)
     lines = wrapper.lines
-    middle = next((row for row, line in enumerate(lines) if any(ink == _HERE for _, ink in line.runs)), len(lines) - 1)
+    middle = next((row for row, line in enumerate(lines) if any(ink == HERE for _, ink in line.runs)), len(lines) - 1)
     first = first_in_view(middle, len(lines), rows)
     shown = lines[first : first + rows]
     return shown + [BLANK] * (rows - len(shown))

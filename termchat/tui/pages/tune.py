@@ -111,12 +111,12 @@ class Tune(Form):
 
     # --- the mouse -------------------------------------------------------------------------------------------------------
 
-    def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
+    def turn_knob(self, name: str, steps: int, *, coarse: bool = False) -> None:
         self._begin_run()
         self.select(name)
         self.do_move(steps, coarse)
 
-    def slide(self, name: str, fraction: float, *, begins: bool) -> None:
+    def slide_knob(self, name: str, fraction: float, *, begins: bool) -> None:
         """Go to a knob and set it to the value at a fraction of its bar, 0 to 1. Moves that follow one that `begins` are taken
         back with it."""
         if begins:
@@ -124,7 +124,7 @@ class Tune(Form):
         self.select(name)
         self.set(self.field.at(fraction))
 
-    def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
+    def carry_stage(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
         """Move a knob's stage to where that of another knob is, which lies below it (`down`) or above. Moves that follow one
         that `begins` are taken back with it."""
         if begins:
@@ -135,19 +135,19 @@ class Tune(Form):
             to = order.index(other)
             order = [one for one in order if one != stage]
             order.insert(to, stage)
-            self._change({"order": tuple(order)})
+            self._change_knobs({"order": tuple(order)})
 
     # --- changes from elsewhere ------------------------------------------------------------------------------------------
 
     def put(self, name: str, value: Value) -> None:
         """Set a knob; it can be undone here, too."""
         self._begin_run()
-        self._change({name: value})
+        self._change_knobs({name: value})
 
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
         """Set several knobs with one undo; `places` are the origins of their values."""
         self._begin_run()
-        self._change(values, places)
+        self._change_knobs(values, places)
         self._begin_run()
 
     def bias_of(self, token: int) -> float:
@@ -238,7 +238,7 @@ class Tune(Form):
             order.insert(to, order.pop(at))
         else:
             order.append(stage)
-        self._change({"order": tuple(order)})
+        self._change_knobs({"order": tuple(order)})
 
     def do_move(self, steps: int, coarse: bool = False) -> None:
         self.typed, value = None, self._value
@@ -270,7 +270,7 @@ class Tune(Form):
         self.selected = run.selected if one in ("", "order") else one
         self.typed = None
         values = {name: value for name, (value, _) in run.values.items()}
-        self._adjust(values, {name: place for name, (_, place) in run.values.items()})
+        self._adjust_knobs(values, {name: place for name, (_, place) in run.values.items()})
 
     # --- how it is done --------------------------------------------------------------------------------------------------
 
@@ -309,14 +309,14 @@ class Tune(Form):
             self._keep_run()
 
     def set(self, value: Value) -> None:
-        self._change({self.selected: value})
+        self._change_knobs({self.selected: value})
 
-    def _change(self, values: Mapping[str, Value], places: Mapping[str, str] | None = None) -> None:
+    def _change_knobs(self, values: Mapping[str, Value], places: Mapping[str, str] | None = None) -> None:
         """Set knobs, to be taken back with the run. `places` are the origins of the values, and taken back, too."""
         self.typed = None
         before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
         try:
-            self._adjust(values, places)
+            self._adjust_knobs(values, places)
         except SettingError as error:
             self.error = str(error)
             return
@@ -324,7 +324,7 @@ class Tune(Form):
             if places is not None or value != values[name]:
                 self._keep_run().values.setdefault(name, (value, place))
 
-    def _adjust(self, values: Mapping[str, Value], places: Mapping[str, str] | None) -> None:
+    def _adjust_knobs(self, values: Mapping[str, Value], places: Mapping[str, str] | None) -> None:
         if self._of is not None:
             self._of.adjust_settings(values, self._reply)
         elif places is not None:

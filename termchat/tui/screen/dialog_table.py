@@ -77,7 +77,7 @@ def _bias(screen: DialogScreen) -> None:
 
     shown = screen.tokens.mode.shown() if screen.tokens.mode.open else None
     token = shown.token if shown is not None else None
-    screen.tokens.read(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
+    screen.open(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
 
 
 def _tree(screen: DialogScreen) -> None:
@@ -101,7 +101,7 @@ def _tokens_of(screen: DialogScreen, title: str, node_of: Callable[[Node], Node 
     reply = screen.tokens.transcript.cursor_reply
     node = node_of(reply[0].node) if reply else None
     if node is not None:
-        screen.tokens.read(PiecesDialog(screen.palette, title))
+        screen.open(PiecesDialog(screen.palette, title))
         chat.questions.tokens_of(node)
         screen.tokens.follow()
 
@@ -120,9 +120,9 @@ def tokenize(screen: DialogScreen, text: str) -> None:
         screen.tokens.follow()
 
     if len(text) <= MOST_TYPED:
-        screen.tokens.read(TokenizerDialog(screen.palette, text, ask))
+        screen.open(TokenizerDialog(screen.palette, text, ask))
     else:
-        screen.tokens.read(PiecesDialog(screen.palette, "Tokens"))
+        screen.open(PiecesDialog(screen.palette, "Tokens"))
         ask(text)
 
 
