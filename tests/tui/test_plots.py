@@ -149,7 +149,7 @@ def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
 
 def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
     trace = traced(reply_of([1.0] * 90), 118)
-    each = trace.folded("entropy").each
+    each = trace.folded["entropy"].each
     axis = plot_lines("entropy", trace, 118, 10)[-1].text
     named = re.findall(r"(\d+) ·w(\d+)", axis)
     assert len(named) >= 4
@@ -220,7 +220,7 @@ def test_a_frame_reads_only_what_is_new_and_costs_its_columns(monkeypatch: pytes
     node.add(made_records.token(5000, b" w", " w"))
     trace.follow([Span(node, 5001)], 37)
     assert added == [1, 1, 1]
-    assert len(Trace.folded(trace, "entropy").highs) <= 37
+    assert len(trace.folded["entropy"].highs) <= 37
 
 
 def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that_stands_out() -> None:
@@ -232,7 +232,7 @@ def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that
         TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2), TokenRef(3, 0), TokenRef(3, 1), None,
     ]  # fmt: skip
     trace.follow([Span(first, 3), Span(second, 2)], 2)
-    assert trace.folded("entropy").each == 3
+    assert trace.folded["entropy"].each == 3
     assert [trace.find_peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
     trace.follow([Span(first, 2)], 37)  # the path was cut
     assert trace.count == 2
@@ -259,7 +259,7 @@ def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
 def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_shows() -> None:
     many = [float(at % 5) for at in range(300)]
     trace = traced(reply_of(many, times=[6000] * 299 + [20_000]))
-    each = trace.folded("entropy").each
+    each = trace.folded["entropy"].each
     assert each == math.ceil(300 / 37 / each) * each
     assert f"mean, max of {each}" in plot_lines("entropy", trace, 43, 10)[0].text
     assert f"mean of {each}" in plot_lines("probability", trace, 70, 10)[0].text

@@ -79,15 +79,14 @@ class Panels(LinesView):
         self._tab_lines = 0
         self.lit: Collection[str] = ()
         """The pages that a lesson points at."""
-        self._bar: tuple[str, range] | None = None
-        """The knob whose bar is dragged, and the cells of the bar; the mouse is at `_at`, the knob was set for `_slid_to`."""
-        self._at = 0
-        self._slid_to: int | None = None
-        self._next_slide: Timer | None = None
-        self._carried = ""
-        """The knob whose row is held; it was taken at `_row`, then dragged there."""
-        self._row = 0
+        self._held = ""
+        """The knob that the mouse holds: by its `_bar`, or without one by its row, which was last dragged to `_row`."""
+        self._bar = range(0)
+        self._row = self._at = 0
         self._dragged = False
+        self._slid_to: int | None = None
+        """The cell for which the knob was set last; the mouse is `_at` another."""
+        self._next_slide: Timer | None = None
 
     # --- whether they are shown ------------------------------------------------------------------------------------------
 
@@ -226,35 +225,34 @@ class Panels(LinesView):
             self._end_turn()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._bar = self._bar_at(event.x, event.y) if event.button == 1 else None
-        self._carried = self._knob_at(event.y) if event.button == 1 and self._bar is None else ""
-        self._row, self._dragged = event.y, False
-        if self._bar is not None or self._carried:
+        self._held, cells = self._read_knob(event.y) if event.button == 1 else ("", range(0))
+        self._bar = cells if event.x in cells else range(0)
+        self._row, self._dragged, self._slid_to = event.y, False, None
+        if self._held:
             event.stop()
             self.capture_mouse()
-        if self._bar is not None:
-            self._slid_to = None
+        if self._bar:
             self._follow_drag(event.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._bar is not None:
+        if self._bar:
             event.stop()
             self._follow_drag(event.x)
-        elif self._carried and event.y != self._row:  # the stage is drawn there before the mouse says more
-            onto, down, self._row = self._knob_at(event.y), event.y > self._row, event.y
-            if onto and onto != self._carried:
-                self.shown.knobs.carry_stage(self._carried, onto, down=down, begins=not self._dragged)
+        elif self._held and event.y != self._row:  # the stage is drawn there before the mouse says more
+            (onto, _), down, self._row = self._read_knob(event.y), event.y > self._row, event.y
+            if onto and onto != self._held:
+                self.shown.knobs.carry_stage(self._held, onto, down=down, begins=not self._dragged)
                 self._end_turn()
                 self._dragged = True
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        if self._bar is not None:
+        if self._bar:
             event.stop()
             self._at = event.x
             self._set_slid()
-        if self._bar is not None or self._carried:
+        if self._held:
             self.release_mouse()
-        self._bar, self._carried = None, ""
+        self._held, self._bar = "", range(0)
 
     def _follow_drag(self, x: int) -> None:
         """Follow the mouse, and post so at most once a frame: a turned knob is work for the engine."""
@@ -268,30 +266,26 @@ class Panels(LinesView):
         self._set_slid()
 
     def _set_slid(self) -> None:
-        if self._bar is None or self._at == self._slid_to:
-            return
-        knob, cells = self._bar
-        fraction = (self._at - cells.start) / max(len(cells) - 1, 1)
-        self.shown.knobs.slide_knob(knob, min(max(fraction, 0.0), 1.0), begins=self._slid_to is None)
-        self.post_message(self.Turned())
-        self._slid_to = self._at
+        if self._bar and self._at != self._slid_to:
+            fraction = (self._at - self._bar.start) / max(len(self._bar) - 1, 1)
+            begins, self._slid_to = self._slid_to is None, self._at
+            self.shown.knobs.slide_knob(self._held, min(max(fraction, 0.0), 1.0), begins=begins)
+            self.post_message(self.Turned())
 
     def _end_turn(self) -> None:
         if not self.shown.tuning:
             self.shown.knobs.drop()  # nobody reads there what the knob said to it
         self.post_message(self.Turned())
 
-    def _knob_at(self, y: int) -> str:
-        return next((ink.knob for _, ink in self._lines[y].runs if ink.knob), "") if 0 <= y < len(self._lines) else ""
-
-    def _bar_at(self, x: int, y: int) -> tuple[str, range] | None:
-        bar: tuple[str, range] | None = None
-        end = MARGIN
-        for text, ink in self._lines[y].runs if y < len(self._lines) else ():
+    def _read_knob(self, y: int) -> tuple[str, range]:
+        """Return the knob of a line, and the cells of its bar."""
+        knob, cells, end = "", range(0), MARGIN
+        for text, ink in self._lines[y].runs if 0 <= y < len(self._lines) else ():
             begin, end = end, end + cell_len(text)
+            knob = knob or ink.knob
             if ink.knob and not ink.does:
-                bar = ink.knob, range(bar[1].start if bar is not None else begin, end)
-        return bar if bar is not None and x in bar[1] else None
+                cells = range(cells.start or begin, end)
+        return knob, cells
 
 
 def _render_edge(line: Line, width: int) -> Line:

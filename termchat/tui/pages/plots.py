@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 
@@ -39,8 +39,6 @@ from termchat.tui.draw.marks import (
 from termchat.tui.pages.page import unread_spans
 from termchat.tui.pages.record import HERE
 from termchat.tui.transcript.cursor.token_order import TokenRef
-
-T = TypeVar("T", int, float)
 
 Measure = Literal["entropy", "probability", "time"]
 
@@ -92,27 +90,19 @@ class Folded:
         self.columns = max(columns, 1)
         self.count = 0
         self._size = 1
-        self._known: list[int] = []
-        self._sums: list[float] = []
-        self._highs: list[float] = []
+        self._cells: list[tuple[int, float, float]] = []
+        """How many of its numbers are known, their sum, and the highest."""
 
     def extend(self, values: Sequence[float]) -> None:
         while self.count + len(values) > _FINER * self.columns * self._size:
-            self._size *= 2
-            self._known, self._sums = _fold(self._known, 2, sum), _fold(self._sums, 2, sum)
-            self._highs = _fold(self._highs, 2, max)
+            self._size, self._cells = self._size * 2, self._fold_cells(2)
         done = 0
         while done < len(values):
             begun = self.count % self._size
+            count, total, high = self._cells.pop() if begun else (0, 0.0, -math.inf)
             part = values[done : done + self._size - begun]
-            if not begun:
-                self._known.append(0)
-                self._sums.append(0.0)
-                self._highs.append(-math.inf)
             known = [value for value in part if not math.isnan(value)]
-            self._known[-1] += len(known)
-            self._sums[-1] += sum(known)
-            self._highs[-1] = max([self._highs[-1], *known])
+            self._cells.append((count + len(known), total + sum(known), max([high, *known])))
             done += len(part)
             self.count += len(part)
 
@@ -123,22 +113,24 @@ class Folded:
 
     @property
     def means(self) -> list[float]:
-        cells = self._cells_per_column
-        totals, counts = _fold(self._sums, cells, sum), _fold(self._known, cells, sum)
-        return [total / count if count else math.nan for total, count in zip(totals, counts, strict=True)]
+        cells = self._fold_cells(self._cells_per_column)
+        return [total / count if count else math.nan for count, total, _ in cells]
 
     @property
     def highs(self) -> list[float]:
-        highs = _fold(self._highs, self._cells_per_column, max)
-        return [high if high > -math.inf else math.nan for high in highs]
+        return [high if count else math.nan for count, _, high in self._fold_cells(self._cells_per_column)]
 
     @property
     def _cells_per_column(self) -> int:
-        return max(-(-len(self._sums) // self.columns), 1)
+        return max(-(-len(self._cells) // self.columns), 1)
 
-
-def _fold(values: list[T], count: int, fold: Callable[[list[T]], T]) -> list[T]:
-    return [fold(values[at : at + count]) for at in range(0, len(values), count)]
+    def _fold_cells(self, each: int) -> list[tuple[int, float, float]]:
+        """Make one of every `each` cells."""
+        folded = []
+        for at in range(0, len(self._cells), each):
+            counts, totals, highs = zip(*self._cells[at : at + each], strict=True)
+            folded.append((sum(counts), sum(totals), max(highs)))
+        return folded
 
 
 class Times:
@@ -181,16 +173,16 @@ class Trace:
         self.count = 0
         self.times = Times()
         self._parts: Sequence[Span] = ()
-        self._folded: dict[Measure, Folded] = {}
+        self.folded: dict[Measure, Folded] = {}
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
         """Read the new tokens of a reply; another reply, or another number of columns, is read from the start."""
         new = unread_spans(self._parts, parts)
-        if new is None or {folded.columns for folded in self._folded.values()} != {columns}:
+        if new is None or {folded.columns for folded in self.folded.values()} != {columns}:
             new = unread_spans((), parts) or []
-            self._folded, self.times = {measure: Folded(columns) for measure in _READ}, Times()
+            self.folded, self.times = {measure: Folded(columns) for measure in _READ}, Times()
         for node, begin, end in new:
-            for measure, folded in self._folded.items() if begin < end else ():
+            for measure, folded in self.folded.items() if begin < end else ():
                 values = _READ[measure](node.tokens, begin, end)
                 folded.extend(values)
                 if measure == "time":
@@ -200,10 +192,6 @@ class Trace:
             if cursor is not None and part.node.number == cursor.node and cursor.index < part.count:
                 self.cursor = self.count + cursor.index
             self.count += part.count
-
-    def folded(self, measure: Measure) -> Folded:
-        """Return a measure in columns, in none before the first `follow`."""
-        return self._folded.get(measure) or Folded(1)
 
     def find_token(self, index: int) -> tuple[Node, int]:
         """Locate a token of the reply: its node, and its place there."""
@@ -226,7 +214,7 @@ class Trace:
 
     def find_peak(self, measure: Measure, column: int) -> TokenRef | None:
         """Find the outstanding token of a column: the least probable, or the one with the highest measure."""
-        each = self.folded(measure).each
+        each = self.folded[measure].each
         places = range(column * each, min((column + 1) * each, self.count))
         if column < 0 or not places:
             return None
@@ -434,7 +422,7 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     time: the milliseconds that decoding took; the highest of a column's tokens, the median of all as a line. Columns beyond
     twice the median are outliers: they have another colour and a dot; they do not count for the scale.
     """
-    folded, times = trace.folded(measure), trace.times
+    folded, times = trace.folded[measure], trace.times
     is_time = measure == "time"
     if measure == "entropy":
         axis = Axis(max(round_up(folded.highs), _LEAST_BITS), format_number)
@@ -462,7 +450,7 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
 def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     """Render the head of a plot: its title, the folding of a column of several tokens, and number, word and value of the
     token under the cursor, else of the newest."""
-    spec, each = PLOTS[measure], trace.folded(measure).each
+    spec, each = PLOTS[measure], trace.folded[measure].each
     left: list[Run] = [(spec.title, title), (f" {spec.unit}", MUTED)]
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))

@@ -227,15 +227,12 @@ class Tune(Form):
         if not stage:
             return
         if stage in order:
-            to = at = order.index(stage)
-            rows = {KNOBS[name].stage for name in self._list_shown()}
-            to += by
-            while 0 <= to < len(order) and order[to] not in rows:
-                to += by
-            if not 0 <= to < len(order):
+            at, rows = order.index(stage), {KNOBS[name].stage for name in self._list_shown()}
+            beyond = [to for to in range(at + by, len(order) if by > 0 else -1, by) if order[to] in rows]
+            if not beyond:
                 self.error = f"{stage} is already {'first' if by < 0 else 'last'}"
                 return
-            order.insert(to, order.pop(at))
+            order.insert(beyond[0], order.pop(at))
         else:
             order.append(stage)
         self._change_knobs({"order": tuple(order)})
