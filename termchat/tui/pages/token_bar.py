@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import ComposeResult
@@ -55,6 +56,7 @@ _BACKWARDS = frozenset[Move]({"left", "up", "first", "line_start", "turn_up"})
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 _NOT_DRAWN = "·"
+_drawn: WeakKeyDictionary[TokenColumns, tuple[tuple[TokenLook, int] | None, str]] = WeakKeyDictionary()
 
 
 def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
@@ -65,19 +67,27 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
     reply has more tokens in a cell, never less than half of the line's cells.
     """
     parts, each = _divide_cells(reply, width)
-    rises = look != "drafts" and MEASURES[look].rises
     runs: list[Run] = []
     for node, count in ((span.node, span.count) for span in parts):
-        read, cells = heats(node.tokens, look), ""
-        for begin in range(0, count, each):
-            end = min(begin + each, count)
-            hottest = min(read[begin:end])
-            height = hottest if rises else HEATS - 1 - hottest
-            is_forced = rises and 0 not in node.tokens.by_hand[begin:end]
-            cells += _NOT_DRAWN if is_forced else BLOCKS[height * len(BLOCKS) // HEATS]
+        cells = _draw_cells(node.tokens, look, count, each)
         at = cursor.index // each if cursor is not None and cursor.node == node.number else len(cells)
         runs += [(cells[:at], MUTED), (cells[at : at + 1], HERE), (cells[at + 1 :], MUTED)]
     return Line(tuple(run for run in runs if run[0]))
+
+
+def _draw_cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> str:
+    """Draw the first `count` tokens of a part. Cells that have all their tokens are drawn once."""
+    key, (drawn_key, drawn) = (look, each), _drawn.get(tokens, (None, ""))
+    cells = drawn[: count // each] if drawn_key == key else ""
+    read, rises = heats(tokens, look), look != "drafts" and MEASURES[look].rises
+    for begin in range(len(cells) * each, count, each):
+        end = min(begin + each, count)
+        hottest = min(read[begin:end])
+        height = hottest if rises else HEATS - 1 - hottest
+        is_forced = rises and 0 not in tokens.by_hand[begin:end]
+        cells += _NOT_DRAWN if is_forced else BLOCKS[height * len(BLOCKS) // HEATS]
+    _drawn[tokens] = key, cells[: count // each]
+    return cells
 
 
 def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
