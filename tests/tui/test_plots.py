@@ -12,6 +12,7 @@ import pytest
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Line
+from termchat.tui.pages.page import unread_spans
 from termchat.tui.pages.plots import (
     EIGHTHS,
     LABEL,
@@ -221,6 +222,16 @@ def test_a_frame_reads_only_what_is_new_and_costs_its_columns(monkeypatch: pytes
     trace.follow([Span(node, 5001)], 37)
     assert added == [1, 1, 1]
     assert len(trace.folded["entropy"].highs) <= 37
+
+
+def test_of_a_reply_the_new_tokens_are_listed_and_of_another_or_a_cut_one_nothing_is_known() -> None:
+    first, second = reply_of([1.0] * 5), reply_of([1.0] * 3, number=3)
+    assert unread_spans((), [Span(first, 5)]) == [(first, 0, 5)]
+    assert unread_spans([Span(first, 3)], [Span(first, 5), Span(second, 2)]) == [(first, 3, 5), (second, 0, 2)]
+    assert unread_spans([Span(first, 5)], [Span(first, 5)]) == [(first, 5, 5)]
+    for now in ([Span(second, 3)], [Span(first, 4)], []):
+        assert unread_spans([Span(first, 5)], now) is None
+    assert unread_spans([Span(first, 3), Span(second, 1)], [Span(first, 4), Span(second, 1)]) is None
 
 
 def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that_stands_out() -> None:
