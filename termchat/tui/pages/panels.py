@@ -178,21 +178,21 @@ class Panels(LinesView):
     def _render_tabs(self, width: int) -> list[Line]:
         """Render the names of the pages, on two lines if there is no room for one, and at the right the way to the big view and
         back: the heading of the page in its place, or beside the way back."""
-        right = self._pages[self.here].heading if self.shown.mode is None else None
+        here, pages = self.here, self.pages
+        right = self._pages[here].heading if self.shown.mode is None else None
         way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
         ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
         room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
         for short in (False, True):
-            lines = flowing(([self._render_tab(name, short=short)] for name in self.pages), room, gap)
+            lines = flowing(([self._render_tab(name, name == here, short=short)] for name in pages), room, gap)
             if len(lines) == 1:
                 break
         return [*lines[:-1], Line(spread(lines[-1].runs, ways, width))]
 
-    def _render_tab(self, name: str, *, short: bool) -> Run:
+    def _render_tab(self, name: str, shown: bool, *, short: bool) -> Run:
         page = self._pages[name]
         label = (page.in_tokens if self.shown.mode is not None else "") or (short and page.short) or name
         label = label if page.part_of else label.upper()
-        shown = name == self.here
         ink = _HERE if shown else MUTED._replace(does=f"page('{name}')")
         if name in self.lit:
             label, ink = f"{LIT}{label}", _LIT_HERE if shown else LIGHT._replace(does=ink.does)

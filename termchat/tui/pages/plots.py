@@ -111,14 +111,11 @@ class Folded:
         """Count of numbers in a column."""
         return self._size * self._cells_per_column
 
-    @property
-    def means(self) -> list[float]:
+    def read_columns(self) -> tuple[list[float], list[float]]:
+        """Return the mean and the highest number of each column."""
         cells = self._fold_cells(self._cells_per_column)
-        return [total / count if count else math.nan for count, total, _ in cells]
-
-    @property
-    def highs(self) -> list[float]:
-        return [high if count else math.nan for count, _, high in self._fold_cells(self._cells_per_column)]
+        means = [total / count if count else math.nan for count, total, _ in cells]
+        return means, [high if count else math.nan for count, _, high in cells]
 
     @property
     def _cells_per_column(self) -> int:
@@ -126,6 +123,8 @@ class Folded:
 
     def _fold_cells(self, each: int) -> list[tuple[int, float, float]]:
         """Make one of every `each` cells."""
+        if each == 1:
+            return self._cells
         folded = []
         for at in range(0, len(self._cells), each):
             counts, totals, highs = zip(*self._cells[at : at + each], strict=True)
@@ -423,16 +422,16 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     twice the median are outliers: they have another colour and a dot; they do not count for the scale.
     """
     folded, times = trace.folded[measure], trace.times
+    means, highs = folded.read_columns()
     is_time = measure == "time"
     if measure == "entropy":
-        axis = Axis(max(round_up(folded.highs), _LEAST_BITS), format_number)
-        bars = [Bar(mean, high=high) for mean, high in zip(folded.means, folded.highs, strict=True)]
+        axis = Axis(max(round_up(highs), _LEAST_BITS), format_number)
+        bars = [Bar(mean, high=high) for mean, high in zip(means, highs, strict=True)]
     elif measure == "probability":
         axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
-        bars = [Bar(mean) for mean in folded.means]
+        bars = [Bar(mean) for mean in means]
     else:
         limit = _TIMES * times.median
-        highs = folded.highs
         axis = Axis(round_up(min(high, 1.5 * limit or high) for high in highs), format_number)
         bars = [Bar(high, _OUTLIER if high > limit else ACCENT) for high in highs]
     columns, each = folded.columns, folded.each
