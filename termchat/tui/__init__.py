@@ -6,9 +6,9 @@ feature; it imports rooms below it alone, which a contract of import-linter chec
     slash        commands that are typed: they act on the screen
     lessons      the screen of a lesson, with a strip above the composer, and who plays it
     screen       the chat's screen: what stands where, actions, notices, the line of keys, the table of dialogs
-    lists        models, chats, branches, personas, presets, breakpoints, history, themes, keys: what is chosen from a list
+    lists        models, chats, branches, personas, presets, breakpoints, biases, history, themes, keys: what is chosen
+                 from a list, and the tokenizer
     constraint   what replies have to match
-    tokens       dialogs: the tokenizer, logit biases
     context      `ScreenContext`: what all of the above know of the screen
     composer     the message being written: history, files, completion, the editor; sending
     pages        what stands beside the chat or in its place: panels, TUNE, token mode, walks

@@ -25,7 +25,7 @@ from textual.screen import Screen
 
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.pages.ribbon import ribbon_line
+from termchat.tui.pages.token_bar import ribbon_line
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.themes.theme_file import textual_theme
 from termchat.tui.transcript import MOVES, Move, TranscriptView

@@ -71,7 +71,8 @@ class Desktop:
                 await self._drain(end)
                 self.app.screen._on_timer_update()
             await asyncio.sleep(0)
-            busy = self._is_busy and monotonic() < end
+            stale = getattr(self.app.screen, "_stale", "")  # its state is shown in a frame to come
+            busy = (self._is_busy or bool(stale)) and monotonic() < end
 
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""

@@ -10,8 +10,7 @@ from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import Panels
-from termchat.tui.pages.plots.drawing import LABEL
-from termchat.tui.pages.plots.trace import Trace
+from termchat.tui.pages.plots import LABEL, Trace
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests.chats import chat_on

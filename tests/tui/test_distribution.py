@@ -17,10 +17,8 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.observe import Labels
 from termchat.text import cells
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.pages.candidates import candidate_table
-from termchat.tui.pages.record import WITH_KNOBS, Shown, step_lines
-from termchat.tui.pages.rolls import SIZES, Rolls, more
-from termchat.tui.pages.sentence import sentence_lines
+from termchat.tui.pages.candidates import SIZES, Rolls, candidate_table, roll_more
+from termchat.tui.pages.record import WITH_KNOBS, Shown, sentence_lines, step_lines
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
@@ -207,7 +205,7 @@ def test_no_line_is_wider_than_its_room_and_foreign_text_is_shown_as_marks(width
 
 def counted(token: Token, rolls: Rolls, width: int = 118) -> list[int]:
     """What a person reads in the column of rolls, the others last."""
-    head, *lines = table(token, width, rolled=rolls.of(token))
+    head, *lines = table(token, width, rolled=rolls)
     end = head.index("rolls") + len("rolls")
     return [int(line[:end].split()[-1]) for line in lines]
 
@@ -232,14 +230,14 @@ def test_a_roll_is_what_its_seed_draws_in_a_reply() -> None:
     observer = Observer(N_VOCAB, [0], Labels(N_VOCAB, str), 20)
     drawn = [observer.draw(logits, chain, seed, token.step).id for seed in range(80, 280)]
     chain.close()
-    rolled = Rolls(1, token.step, 200, 80).of(token)
-    assert {i: count for i, count in rolled.counts.items() if count} == {i: drawn.count(i) for i in set(drawn)}
+    rolled = Rolls(1, token.step, 200, 80).count(token)
+    assert {i: count for i, count in rolled.items() if count} == {i: drawn.count(i) for i in set(drawn)}
     assert len(set(drawn)) > 1
 
 
 def test_the_counts_of_rows_that_have_no_room_are_among_the_others() -> None:
     token, rolls = step([0.4, 0.3, 0.2, 0.1]), Rolls(1, 3, 500, 9)
-    head, *lines = table(token, rows=3, rolled=rolls.of(token))
+    head, *lines = table(token, rows=3, rolled=rolls)
     end = head.index("rolls") + 5
     assert sum(int(line[:end].split()[-1]) for line in lines) == 500
     assert [line.split()[0] for line in lines] == ["·c0", "·c1", "49,150"]
@@ -255,7 +253,7 @@ def test_rolls_name_their_seeds_and_at_temperature_0_that_nothing_was_random() -
     assert "100 ROLLS  seeds 50 to 149  r rolls the dice 1,000 times" in told(Shown(token), Rolls(0, 3, 100, 50))
     greedy = step([0.0, 1.0], drawn=1)
     rolls = Rolls(0, 3, 1000, 50)
-    assert rolls.of(greedy).counts == {0: 0, 1: 1000}
+    assert rolls.count(greedy) == {0: 0, 1: 1000}
     text = told(Shown(greedy, samplers=SamplerSettings(temperature=0.0)), rolls)
     assert "1,000 ROLLS  nothing was random: temperature 0 leaves one token" in text
     assert "one token was left" in told(Shown(greedy, samplers=SamplerSettings(top_k=1)), rolls)
@@ -275,23 +273,23 @@ def test_more_rolls_begin_with_the_ones_there_are_and_another_step_or_the_end_be
     sizes, firsts = [], []
     rolls = None
     for _ in range(4):
-        rolls = more(rolls, 2, 7)
+        rolls = roll_more(rolls, 2, 7)
         sizes.append(rolls.n)
         firsts.append(rolls.first)
     assert sizes == [*SIZES, SIZES[0]]
     assert len(set(firsts[:3])) == 1
     assert firsts[3] != firsts[0]
-    assert more(rolls, 2, 8).n == more(rolls, 3, 7).n == SIZES[0]
-    assert (more(rolls, 2, 7, 250, 42).n, more(rolls, 2, 7, 250, 42).first) == (250, 42)
+    assert roll_more(rolls, 2, 8).n == roll_more(rolls, 3, 7).n == SIZES[0]
+    assert (roll_more(rolls, 2, 7, 250, 42).n, roll_more(rolls, 2, 7, 250, 42).first) == (250, 42)
 
 
 def test_the_seeds_of_rolls_stay_while_the_distribution_changes() -> None:
     rolls = Rolls(1, 3, 1000, 77)
     warm, cold = step([0.6, 0.4]), step([0.9, 0.1])
-    before, after = rolls.of(warm).counts[0], rolls.of(cold).counts[0]
-    assert before == 1000 - rolls.of(warm).counts[1]
+    before, after = rolls.count(warm)[0], rolls.count(cold)[0]
+    assert before == 1000 - rolls.count(warm)[1]
     assert after > before
-    assert rolls.of(warm).counts[0] == before
+    assert rolls.count(warm)[0] == before
 
 
 # --- the text around it ----------------------------------------------------------------------------------------------

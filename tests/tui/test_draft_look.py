@@ -7,7 +7,7 @@ import pytest
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Draft
 from termchat.tui.draw.ink import Paint
-from termchat.tui.pages.ribbon import BLOCKS, ribbon_line
+from termchat.tui.pages.token_bar import BLOCKS, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
 from termchat.tui.transcript.cursor.cursor import Cursor

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from termchat.conversation.heat import MeasureName, entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import HEATS
-from termchat.tui.pages.ribbon import BLOCKS, ribbon_line, token_at
+from termchat.tui.pages.token_bar import BLOCKS, ribbon_line, token_at
 from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
 from termchat.tui.transcript.cursor.cursor import Cursor, Move
 from termchat.tui.transcript.cursor.jumps import UNCERTAIN

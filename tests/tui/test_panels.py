@@ -22,7 +22,7 @@ from termchat.tui.keys.tables import TUNE
 from termchat.tui.pages import tune as tune_mode
 from termchat.tui.pages.candidates import candidate_lines
 from termchat.tui.pages.chain import chain_lines
-from termchat.tui.pages.timing import timing_lines
+from termchat.tui.pages.panel_pages import timing_lines
 from termchat.tui.pages.tune import Tune
 from termchat.tui.screen.header_line import context_used, header_line
 from termchat.tui.screen.keyline import key_line, tune_line

@@ -12,9 +12,27 @@ import pytest
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Line
-from termchat.tui.pages.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.pages.plots.reply_plots import PLOTS, columns_of, plot_lines, stacked
-from termchat.tui.pages.plots.trace import Folded, Measure, Times, Trace
+from termchat.tui.pages.page import unread_spans
+from termchat.tui.pages.plots import (
+    EIGHTHS,
+    LABEL,
+    PLOTS,
+    Axis,
+    Bar,
+    Folded,
+    Measure,
+    Tick,
+    Times,
+    Trace,
+    columns_of,
+    fit_rows,
+    format_number,
+    make_ticks,
+    plot,
+    plot_lines,
+    round_up,
+    stack_plots,
+)
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
@@ -61,7 +79,7 @@ def traced(node: Node, width: int = 43, cursor: int | None = None) -> Trace:
 @pytest.mark.parametrize("top", [1.0, 8.0, 250.0])
 def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: float) -> None:
     values = np.linspace(0, top, 97)
-    lines = plot([Bar(value) for value in values], Axis(top, number), rows, [])[:rows]
+    lines = plot([Bar(value) for value in values], Axis(top, format_number), rows, [])[:rows]
     expected = values / top * rows * 8
     assert np.abs(np.array(heights(lines, 97)) - expected).max() <= 1
     assert heights(lines, 97)[0] == 0
@@ -70,7 +88,7 @@ def test_a_column_is_as_high_as_its_value_to_an_eighth_of_a_row(rows: int, top: 
 
 @pytest.mark.parametrize("rows", [2, 4, 6, 8, 10, 12, 15, 16, 20, 24])
 def test_the_label_on_a_row_is_the_value_that_fills_it_to_its_upper_edge(rows: int) -> None:
-    axis = Axis(6.0, number)
+    axis = Axis(6.0, format_number)
     lines = plot([Bar(6.0)], axis, rows, [])
     shown = {row: float(label) for row, label in enumerate(labels(lines)) if label}
     assert shown[0] == 6.0
@@ -84,33 +102,33 @@ def test_the_label_on_a_row_is_the_value_that_fills_it_to_its_upper_edge(rows: i
 
 def test_numbers_on_an_axis_fit_into_its_labels() -> None:
     for value in (0.0, 0.0001, 0.062, 0.25, 3.75, 12.5, 999.0, 1250.0, 9999.0, 12_500.0, 125_000.0, 8e6, 2.5e8, 3e30):
-        shown = number(value)
+        shown = format_number(value)
         assert len(shown) <= 5
         scale = {"k": 1e3, "M": 1e6}.get(shown[-1], 1.0)
         assert float(shown.rstrip("kM")) * scale == pytest.approx(value, rel=0.01)
 
 
 def test_a_big_plot_has_more_labels() -> None:
-    small, big = (sum(map(bool, labels(plot([Bar(1.0)], Axis(1.0, number), rows, [])))) for rows in (4, 24))
+    small, big = (sum(map(bool, labels(plot([Bar(1.0)], Axis(1.0, format_number), rows, [])))) for rows in (4, 24))
     assert small < big
 
 
 @pytest.mark.parametrize("value", [0.004, 0.99, 1.0, 1.2, 3.7, 5.9, 8.1, 99.0, 1234.5, 6.6e7])
 def test_the_top_of_an_axis_is_a_round_number_above_the_highest_value_and_not_far(value: float) -> None:
-    top = ceiling(value)
+    top = round_up([value])
     assert value <= top <= value * 1.51
     assert float(f"{top:.2g}") == pytest.approx(top)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_what_cannot_be_scaled_has_an_axis_all_the_same(value: float) -> None:
-    assert ceiling(value) == 1.0
-    lines = plot([Bar(value)], Axis(1.0, number), 4, [])
+    assert round_up([value]) == 1.0
+    lines = plot([Bar(value)], Axis(1.0, format_number), 4, [])
     assert heights(lines[:4], 1) == [32 if value == math.inf else 0]
 
 
 def test_the_part_above_a_column_goes_up_to_its_own_value_in_another_colour() -> None:
-    low, high = plot([Bar(2.0, high=7.0), Bar(3.0, high=3.0)], Axis(8.0, number), 8, [])[:8], (7, 3)
+    low, high = plot([Bar(2.0, high=7.0), Bar(3.0, high=3.0)], Axis(8.0, format_number), 8, [])[:8], (7, 3)
     for column, top in enumerate(high):
         assert heights(low, 2)[column] == top * 8
     inks = [line.runs[2][1].color for line in low]
@@ -119,20 +137,20 @@ def test_the_part_above_a_column_goes_up_to_its_own_value_in_another_colour() ->
 
 
 def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
-    ticks = every(640, 16, 6)
+    ticks = make_ticks(640, 16, 6)
     assert [int(tick.label) for tick in ticks] == list(range(0, 640, 100))
-    axis = plot([Bar(0.0)] * 40, Axis(1.0, number), 2, ticks, note="token")[-1].text
+    axis = plot([Bar(0.0)] * 40, Axis(1.0, format_number), 2, ticks, note="token")[-1].text
     for tick in ticks[:-2]:  # the note stands in the place of the last ones
         assert axis[LABEL + tick.column :].startswith(tick.label + " ")
         assert tick.column == int(tick.label) // 16
     assert axis.endswith(" token")
     assert len(axis) == LABEL + 40
-    assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
+    assert "12" not in plot([Bar(0.0)] * 9, Axis(1.0, format_number), 2, [Tick(0, "1111"), Tick(3, "12")])[-1].text
 
 
 def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
     trace = traced(reply_of([1.0] * 90), 118)
-    each = trace.folded("entropy").each
+    each = trace.folded["entropy"].each
     axis = plot_lines("entropy", trace, 118, 10)[-1].text
     named = re.findall(r"(\d+) ·w(\d+)", axis)
     assert len(named) >= 4
@@ -143,7 +161,7 @@ def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
 
 @pytest.mark.parametrize("rows", range(1, 70))
 def test_rows_are_used_as_far_as_they_part_evenly(rows: int) -> None:
-    assert rows - 4 < fitted(rows) <= rows
+    assert rows - 4 < fit_rows(rows) <= rows
 
 
 # --- foldings --------------------------------------------------------------------------------------------------------
@@ -160,11 +178,12 @@ def test_columns_are_means_and_maxima_of_their_numbers_however_they_came(count: 
         folded.extend(list(values[begin : begin + step]))
     each = folded.each
     parts = [values[at : at + each] for at in range(0, count, each)]
-    assert len(parts) == len(folded.means) == len(folded.highs) <= 37
+    means, highs = folded.read_columns()
+    assert len(parts) == len(means) == len(highs) <= 37
     assert count <= 37 or len(parts) >= 37 / 2
     assert count <= 2 * 37 or len(parts) >= 37 * 2 / 3
-    np.testing.assert_allclose(folded.means, [part.mean() for part in parts])
-    np.testing.assert_allclose(folded.highs, [part.max() for part in parts])
+    np.testing.assert_allclose(means, [part.mean() for part in parts])
+    np.testing.assert_allclose(highs, [part.max() for part in parts])
 
 
 def test_median_outliers_and_the_worst_are_those_of_all_times() -> None:
@@ -203,7 +222,17 @@ def test_a_frame_reads_only_what_is_new_and_costs_its_columns(monkeypatch: pytes
     node.add(made_records.token(5000, b" w", " w"))
     trace.follow([Span(node, 5001)], 37)
     assert added == [1, 1, 1]
-    assert len(Trace.folded(trace, "entropy").highs) <= 37
+    assert len(trace.folded["entropy"].read_columns()[1]) <= 37
+
+
+def test_of_a_reply_the_new_tokens_are_listed_and_of_another_or_a_cut_one_nothing_is_known() -> None:
+    first, second = reply_of([1.0] * 5), reply_of([1.0] * 3, number=3)
+    assert unread_spans((), [Span(first, 5)]) == [(first, 0, 5)]
+    assert unread_spans([Span(first, 3)], [Span(first, 5), Span(second, 2)]) == [(first, 3, 5), (second, 0, 2)]
+    assert unread_spans([Span(first, 5)], [Span(first, 5)]) == [(first, 5, 5)]
+    for now in ([Span(second, 3)], [Span(first, 4)], []):
+        assert unread_spans([Span(first, 5)], now) is None
+    assert unread_spans([Span(first, 3), Span(second, 1)], [Span(first, 4), Span(second, 1)]) is None
 
 
 def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that_stands_out() -> None:
@@ -211,19 +240,19 @@ def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that
     trace = Trace()
     trace.follow([Span(first, 3), Span(second, 2)], 37, TokenRef(3, 1))
     assert (trace.count, trace.cursor) == (5, 4)
-    assert [trace.peak("entropy", column) for column in range(6)] == [
+    assert [trace.find_peak("entropy", column) for column in range(6)] == [
         TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2), TokenRef(3, 0), TokenRef(3, 1), None,
     ]  # fmt: skip
     trace.follow([Span(first, 3), Span(second, 2)], 2)
-    assert trace.folded("entropy").each == 3
-    assert [trace.peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
+    assert trace.folded["entropy"].each == 3
+    assert [trace.find_peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
     trace.follow([Span(first, 2)], 37)  # the path was cut
     assert trace.count == 2
 
 
 def test_the_least_probable_token_of_a_column_is_the_one_that_stands_out() -> None:
     trace = traced(reply_of([1.0] * 4, [-0.1, -5.0, -0.3, -0.2]), LABEL + 2)
-    assert trace.peak("probability", 0) == TokenRef(2, 1)
+    assert trace.find_peak("probability", 0) == TokenRef(2, 1)
 
 
 # --- over a reply ----------------------------------------------------------------------------------------------------
@@ -242,7 +271,7 @@ def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
 def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_shows() -> None:
     many = [float(at % 5) for at in range(300)]
     trace = traced(reply_of(many, times=[6000] * 299 + [20_000]))
-    each = trace.folded("entropy").each
+    each = trace.folded["entropy"].each
     assert each == math.ceil(300 / 37 / each) * each
     assert f"mean, max of {each}" in plot_lines("entropy", trace, 43, 10)[0].text
     assert f"mean of {each}" in plot_lines("probability", trace, 70, 10)[0].text
@@ -296,7 +325,7 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
     for measure in PLOTS:
         lines = plot_lines(measure, trace, width, rows)
         assert len(lines) <= rows
-        assert all(len(line.text) == width for line in lines[1 : 1 + fitted(rows - 3)])
+        assert all(len(line.text) == width for line in lines[1 : 1 + fit_rows(rows - 3)])
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
@@ -305,8 +334,8 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
 @pytest.mark.parametrize(("width", "rows"), [(78, 19), (43, 35), (58, 56), (118, 34), (198, 54), (43, 6)])
 @pytest.mark.parametrize("names", [REPLY, *((name,) for name in PLOTS)])
 def test_a_page_has_room_for_its_pictures(names: tuple[Measure, ...], width: int, rows: int) -> None:
-    lines, placed = stacked(names, traced(reply_of([1.0] * 90), width), width, rows)
-    assert placed[0].measure == names[0]
+    lines, placed = stack_plots(names, traced(reply_of([1.0] * 90), width), width, rows)
+    assert next(iter(placed)) == names[0]
     assert len(lines) <= rows or rows < PLOTS[names[0]].least
     assert all(len(line.text) <= width for line in lines)
     if rows >= 19:

@@ -9,7 +9,7 @@ from textual.widgets import Input, Label
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
-from termchat.tui.tokens.tokenizer import MOST_TYPED
+from termchat.tui.lists.tokenizer import MOST_TYPED
 from termchat.tui.transcript import TokenRef, TranscriptView
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import index, looking

@@ -15,14 +15,12 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import VLLM, find_refusal
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
-from termchat.tui.pages.candidates import candidate_table
+from termchat.tui.pages.answers import ending_lines
+from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table
 from termchat.tui.pages.chain import chain_lines
-from termchat.tui.pages.plots.reply_plots import columns_of, plot_lines
-from termchat.tui.pages.plots.trace import Folded, Trace
+from termchat.tui.pages.panel_pages import timing_lines
+from termchat.tui.pages.plots import Folded, Trace, columns_of, plot_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.pages.rolls import Rolls, can_roll
-from termchat.tui.pages.timing import timing_lines
-from termchat.tui.pages.whatif import ending_lines
 from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
 from termchat.tui.transcript.cursor.token_order import Stretch
 from termchat.tui.transcript.looks import LOOKS, next_look
@@ -145,15 +143,17 @@ def test_the_chain_claims_no_survivors() -> None:
 def test_columns_of_a_plot_are_those_of_the_numbers_that_are_known() -> None:
     folded = Folded(4)
     folded.extend([1.0, math.nan, 3.0, math.nan, math.nan, math.nan, 5.0, 7.0])
-    assert folded.means[:2] == [1.0, 3.0]
-    assert math.isnan(folded.means[2])
-    assert folded.means[3] == 6.0
-    assert folded.highs[3] == 7.0
-    assert math.isnan(folded.highs[2])
+    means, highs = folded.read_columns()
+    assert means[:2] == [1.0, 3.0]
+    assert math.isnan(means[2])
+    assert means[3] == 6.0
+    assert highs[3] == 7.0
+    assert math.isnan(highs[2])
     while folded.each < 8:
         folded.extend([math.nan] * 8)
-    assert folded.means[0] == 4.0
-    assert folded.highs[0] == 7.0
+    means, highs = folded.read_columns()
+    assert means[0] == 4.0
+    assert highs[0] == 7.0
 
 
 @pytest.mark.parametrize("tokens", [[streamed(0), untold(1), streamed(2)], [untold(at) for at in range(5)]])
@@ -163,7 +163,7 @@ def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token])
     for measure in ("entropy", "probability"):
         said = text(plot_lines(measure, trace, 60, 8))
         assert "nan" not in said
-    assert trace.peak("entropy", 0) is not None
+    assert trace.find_peak("entropy", 0) is not None
 
 
 @pytest.mark.parametrize(("width", "shown"), [(40, " ≤2.50"), (60, " ≤2.50, 10.00% not listed")])

@@ -36,11 +36,10 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
 from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.lists.small_dialogs import BreakpointsDialog
+from termchat.tui.lists.tokenizer import piece_flow, piece_lines, pieces_title
+from termchat.tui.pages.answers import ending_lines, list_remedies, whatif_lines, why_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.pages.whatif import ending_lines, whatif_lines
-from termchat.tui.pages.why import remedies, why_lines
 from termchat.tui.themes.depth import PLAIN
-from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine, replaced
@@ -275,7 +274,7 @@ KEEPS = Remedy("top_p", ">=", 0.97, False)
     ],
 )
 def test_remedies_say_which_knobs_it_takes(ways: list[Remedy], said: list[str]) -> None:
-    assert remedies(ways) == said
+    assert list_remedies(ways) == said
 
 
 # --- what if ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from statistics import median
 
 from termchat.decoding.records import Finished, Token
-from termchat.tui.pages.plots.drawing import number
+from termchat.tui.pages.plots import format_number
 from tests.whole.chat_steps import FLAGS, Open, ready, stored
 
 NEXT_PAGE, BIG = "\x1d", "\x1b[17~"
@@ -27,8 +27,8 @@ def test_the_plots_of_a_reply_are_those_of_its_records(open_terminal: Open) -> N
     terminal.wait(
         lambda: re.search(rf"ENTROPY in bit .*\b{last.step} .*{last.entropy:.2f}\s*$", terminal.text, re.MULTILINE)
     )
-    terminal.wait(f"median {number(median(times))} ")
-    terminal.wait(f"worst {number(max(times))} at {times.index(max(times))} ")
+    terminal.wait(f"median {format_number(median(times))} ")
+    terminal.wait(f"worst {format_number(max(times))} at {times.index(max(times))} ")
     terminal.keys("esc")
     terminal.wait("F6 big")
     terminal.keys(NEXT_PAGE)

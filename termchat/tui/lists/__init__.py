@@ -18,7 +18,7 @@
 chat). `branch_tree` lists the branches of a chat, and opens `compare` on two replies.
 
 **Others**: `preset_dialog` (presets: whole sampler chains; personas) and `small_dialogs` (earlier and queued messages,
-breakpoints, keys, themes, a full context).
+breakpoints, keys, themes, a full context). `bias_dialog` (logit biases), `tokenizer` (the tokens of any text).
 
 A dialog gets the palette and the objects that it shows, and ends with `dismiss(result)`; its opener gets that by a callback,
 None if it was closed.

@@ -6,14 +6,13 @@
 All pages are a `page.Page`: lines for the room of a `Scene`, and the keys that mean something else there. Tables with a
 cursor are a `grid_table.GridTable`. Neither knows a widget.
 
-- Panels: `panels.Panels` is the widget; in its base `knobs_view` the mouse turns knobs. `panel_pages` has the pages, a class
-  each, made for a `shown_reply.ShownReply`. Their lines: `chain` (knobs), `candidates` (the table of a step), `timing`,
-  `record` (all numbers of a step, or its distribution) with `rolls` of the dice beside it, `why`, `whatif`, `sentence` (the
-  text around a token, in the big view), `drafts` (speculation) and `rounds`, `plots` over a whole reply; `ribbon` is a line
-  of it, which token mode shows. `tune` has TUNE's keys.
-- Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then; its actions call
-  `token_mode.TokenMode`, which moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a
-  turn to another, and regenerates.
+- Panels: `panels.Panels` is the widget; the mouse turns knobs in it. `panel_pages` has the pages, a class each, made for a
+  `ShownReply`, and the lines of timing. Other lines: `chain` (knobs), `candidates` (the table of a step, and rolls of the
+  dice), `record` (all numbers of a step, its distribution, the text around it), `answers` (why not, what if, the end),
+  `drafts` (speculation, round by round), `plots` over a whole reply. `tune` has TUNE's keys.
+- Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then, with the reply on a line of it.
+  It moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a turn to another, and
+  regenerates.
 - Walks: `walks_view` has the widgets; what their keys do is `screen.walking`. The text of a walk is a `WalkText`, a
   transcript of one reply, so that looks, marks, scrolling and the token cursor are those of the chat; token mode is told
   which one it is in. `walk_heads` has the lines above and beside the walks. `shown_group` is the group as the view shows it,

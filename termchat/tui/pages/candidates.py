@@ -1,4 +1,5 @@
-"""The candidates of a step as a table: what the model said of each token, what the chain made of it, and what was drawn.
+"""The candidates of a step as a table: what the model said of each token, what the chain made of it, and what was drawn; and
+rolls: many draws from the distribution of one step.
 
 `model` is the softmax of the raw logits at temperature 1 over the whole vocabulary, `after` what the draw was made from.
 Bars are linear, from 0 to 100 % at every step and under every knob, so that two of them can be compared.
@@ -7,19 +8,18 @@ Bars are linear, from 0 to 100 % at every step and under every knob, so that two
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from termchat.chat.live import Live
-from termchat.decoding.records import UNKNOWN, Candidate, Token, is_taken
+from termchat.decoding.records import Candidate, Token, is_taken
 from termchat.decoding.stages import DICE, loss_of
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent, signed, told
-from termchat.tui.pages.rolls import Rolled, missing
-from termchat.tui.pages.rounds import REJECTED
 
 NUMBERED = 9
 """How many candidates have a key of their own."""
@@ -34,26 +34,90 @@ _AXIS_FROM = 10
 """Cells of a bar from which its ends are named above it."""
 _INKS = {"model": MUTED, "after": ACCENT, "rolls": Ink("stamp")}
 """The columns that bars can show, and the inks of these."""
+REJECTED = Ink("error", strike=True)
+"""A drafted token in the place of which another one was taken."""
+
+SIZES = (100, 1000, 10_000)
+"""How many rolls come first, and how many in all when one asks again."""
+MOST = 100_000
+_DUST = 1e-6
+"""Less than so much in all is what rounding has left of no probability."""
+_SEEDS = 2**31
+
+
+# --- rolls -----------------------------------------------------------------------------------------------------------
+
+
+def compute_missing(shares: Iterable[float]) -> float:
+    """Return what these probabilities leave of 1."""
+    left = 1.0 - math.fsum(shares)
+    return left if left > _DUST else 0.0
+
+
+def can_roll(token: Token) -> bool:
+    """Return whether the probabilities that the token was drawn from are known."""
+    return any(not math.isnan(candidate.probability) for candidate in token.candidates)
+
+
+class Rolls:
+    """`n` rolls at step `step` of the reply that `node` is a piece of; roll i has the seed `first` + i.
+
+    The seeds stay while the distribution changes, as it does when a knob is turned.
+    """
+
+    def __init__(self, node: int, step: int, n: int, first: int) -> None:
+        self.node, self.step, self.n, self.first = node, step, n, first
+        self._token: Token | None = None
+        self._counts: dict[int, int] = {}
+
+    def is_at(self, node: int, step: int) -> bool:
+        return (self.node, self.step) == (node, step)
+
+    def count(self, token: Token) -> Mapping[int, int]:
+        """Count how many rolls take each candidate, by its id; the rest take tokens that are not on record."""
+        if self._token is not token:
+            from termchat.decoding.draw import OTHERS, count_rolls  # numpy, which nobody needs who does not roll
+
+            left = {candidate.id: candidate.probability for candidate in token.candidates}
+            left[OTHERS] = compute_missing(left.values())
+            self._token, self._counts = token, count_rolls(left, range(self.first, self.first + self.n), token.step)
+            del self._counts[OTHERS]
+        return self._counts
+
+
+def next_size(n: int) -> int:
+    """Return how many rolls come after so many."""
+    return next((size for size in SIZES if size > n), SIZES[0])
+
+
+def roll_more(before: Rolls | None, node: int, step: int, n: int = 0, first: int | None = None) -> Rolls:
+    """Return the rolls that come after those `before`: at the same step the next size, which begins with the same seeds; else
+    the first size, with fresh seeds. Or `n`, from the seed `first`, where these are given."""
+    again = before if before is not None and before.is_at(node, step) else None
+    n = n or next_size(again.n if again is not None else 0)
+    if first is None:
+        first = again.first if again is not None and again.n < n else secrets.randbelow(_SEEDS)
+    return Rolls(node, step, n, first)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
-    """A token of the table, or all others together: its numbers and the shares of its bars, by the heads of columns. The
-    stage that `cut` a token is named in place of its number after the chain."""
+    """A candidate of the table by its number from 1, or all others together: by the heads of columns, its numbers and the
+    shares of their bars."""
 
     name: str
-    numbers: dict[str, str]
-    shares: dict[str, float]
+    cells: dict[str, tuple[str, float]]
     ink: Ink = MUTED
-    cut: str | None = None
-    taken: bool = False
     number: int = 0
-    id: int = UNKNOWN
+    candidate: Candidate | None = None
 
 
 def candidate_lines(
     live: Live, width: int, rows: int, tolerance: float | None = None, *, bars: bool = False
 ) -> list[Line]:
-    """The newest step. `tolerance`: see `again`."""
+    """Render the candidates of the newest step. `tolerance`: see `again`."""
     token = live.shown
     title: list[Run] = [("NEXT TOKEN", TITLE)]
     if live.preview is not None:
@@ -73,14 +137,14 @@ def candidate_table(
     *,
     numbered: bool = False,
     bars: bool = False,
-    rolled: Rolled | None = None,
+    rolled: Rolls | None = None,
     does: str = "choose({})",
 ) -> list[Line]:
     """Render a line with the title and the heads, then up to `rows` lines: candidates in the order of their logits, the
     drawn one always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine
     are shown with their keys. `does` is the action of a click on the candidate of a number."""
     bars = bars and rows > 1
-    heads = _choose_heads(token, width, bars=bars, rolled=rolled)
+    heads = _choose_heads(token, width, bars=bars, has_rolls=rolled is not None)
     numbers = list(enumerate(token.candidates, 1))
     chosen = numbers[: max(rows - bars, 0)]
     if chosen and not any(is_taken(one, token) for _, one in chosen):
@@ -91,7 +155,11 @@ def candidate_table(
     fixed = digits + sum(heads.values()) + 2
     need = max([*(cell_len(row.name) for row in shown), length(title) - digits + 1])
     word = max(min(need, _WORD, width - fixed), 4)
-    sizes = _bar_sizes(heads, width - fixed - word) if bars else dict.fromkeys(heads, 0)
+    # The last columns keep their bars, and the gaps before these, longest.
+    barred = [head for head in heads if bars and head in _INKS]
+    room = max(width - fixed - word, 0)
+    count = min(len(barred), room // (_SHORTEST + 1))
+    sizes = {head: room // count if head in barred[len(barred) - count :] else 0 for head in heads}
     runs: list[Run] = [*title, (" " * max(digits + word - length(title), 0), TEXT)]
     for head, cells in heads.items():
         size = sizes[head]
@@ -99,24 +167,24 @@ def candidate_table(
         runs.append((f"{head:>{cells}}" + (f" {ends}" if size else ""), MUTED))
     lines = [Line(tuple(runs))]
     for row in shown:
-        if not row.number:
-            runs = [(" " * digits + column(row.name, word), MUTED)]
-            lines.append(Line((*runs, *_render_cells(row, heads, sizes, 0))))
+        cells_of_row = _render_cells(row, heads, sizes, width - digits - word)
+        if row.candidate is None:
+            lines.append(Line(((" " * digits + column(row.name, word), MUTED), *cells_of_row)))
             continue
+        draft = token.draft
+        rejected = draft is not None and not draft.accepted and row.candidate.id == draft.tokens[0].id
         digit = f"{row.number} " if row.number <= NUMBERED else "  "
         runs = [(digit, ACCENT)] if numbered else []
-        rejected = token.draft is not None and not token.draft.accepted and row.id == token.draft.tokens[0].id
-        runs.append((column(row.name, word), REJECTED if rejected else row.ink))
-        runs += [*_render_cells(row, heads, sizes, width - digits - word)]
+        runs += [(column(row.name, word), REJECTED if rejected else row.ink), *cells_of_row]
         lines.append(Line(tuple(doing(does.format(row.number), runs))))
     return lines
 
 
-def _choose_heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> dict[str, int]:
+def _choose_heads(token: Token, width: int, *, bars: bool, has_rolls: bool) -> dict[str, int]:
     """Choose the columns that fit and have numbers; their cells by head."""
     heads = {"logit": 7, "model": 8, "after": 8, **({"dice": 7} if width >= _DICE_FROM else {})}
     if bars:
-        heads = {"model": 7, "after": 7, **({"rolls": 6} if rolled is not None else {})}
+        heads = {"model": 7, "after": 7, **({"rolls": 6} if has_rolls else {})}
         heads |= {"logit": 7, "dice": 7} if width >= _ALL_FROM else {}
     for head, value in (("logit", "logit"), ("after", "probability"), ("dice", "noise")):
         if all(math.isnan(getattr(one, value)) for one in token.candidates):
@@ -124,40 +192,29 @@ def _choose_heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None
     return heads
 
 
-def _bar_sizes(heads: Mapping[str, int], room: int) -> dict[str, int]:
-    """Cells of each column's bar and the gap before it, 0 for no bar. The last columns keep theirs longest."""
-    barred = [head for head in heads if head in _INKS]
-    count = min(len(barred), max(room, 0) // (_SHORTEST + 1))
-    kept = barred[len(barred) - count :]
-    return {head: room // count if head in kept else 0 for head in heads}
+def _make_row(number: int, one: Candidate, token: Token, rolled: Rolls | None) -> _Row:
+    bias = f" {one.bias:+.4g}" if one.bias is not None else ""
+    rolls = rolled.count(token).get(one.id, 0) if rolled is not None else 0
+    cells = _measure_shares(math.exp(one.logprob), one.probability, rolls, rolled)
+    cells |= {"logit": (told(one.logit, ".1f"), 0.0), "dice": (signed(one.noise), 0.0)}
+    ink = STRONG if is_taken(one, token) else MUTED if one.removed_by is not None else TEXT
+    return _Row(show_piece(one.text) + bias, cells, ink, number, one)
 
 
-def _make_row(number: int, candidate: Candidate, token: Token, rolled: Rolled | None) -> _Row:
-    bias = f" {candidate.bias:+.4g}" if candidate.bias is not None else ""
-    rolls = rolled.counts.get(candidate.id, 0) if rolled is not None else 0
-    shares = {"model": math.exp(candidate.logprob), "after": candidate.probability}
-    shares["rolls"] = rolls / rolled.n if rolled is not None else 0.0
-    numbers = {
-        "logit": told(candidate.logit, ".1f"), "model": percent(shares["model"]), "after": percent(shares["after"]),
-        "dice": signed(candidate.noise), "rolls": str(rolls),
-    }  # fmt: skip
-    taken, cut = is_taken(candidate, token), candidate.removed_by
-    ink = STRONG if taken else MUTED if cut is not None else TEXT
-    return _Row(show_piece(candidate.text) + bias, numbers, shares, ink, cut, taken, number, candidate.id)
-
-
-def _sum_others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> _Row:
+def _sum_others(token: Token, shown: Sequence[Candidate], rolled: Rolls | None) -> _Row:
     vocabulary = max((stage.survivors for stage in token.stages if stage.name != DICE), default=0)
     size = max(vocabulary - len(shown), 0)
-    shares = {
-        "model": missing(math.exp(candidate.logprob) for candidate in shown),
-        "after": missing(candidate.probability for candidate in shown),
-    }
-    numbers = {head: percent(share) for head, share in shares.items()}
-    if rolled is not None:
-        count = rolled.n - sum(rolled.counts.get(candidate.id, 0) for candidate in shown)
-        shares["rolls"], numbers["rolls"] = count / rolled.n, str(count)
-    return _Row(f"{size:,} others" if size else "others", numbers, shares)
+    model, after = (
+        compute_missing(math.exp(one.logprob) for one in shown),
+        compute_missing(one.probability for one in shown),
+    )
+    rolls = rolled.n - sum(rolled.count(token).get(one.id, 0) for one in shown) if rolled is not None else 0
+    return _Row(f"{size:,} others" if size else "others", _measure_shares(model, after, rolls, rolled))
+
+
+def _measure_shares(model: float, after: float, rolls: int, rolled: Rolls | None) -> dict[str, tuple[str, float]]:
+    share = rolls / rolled.n if rolled is not None else 0.0
+    return {"model": (percent(model), model), "after": (percent(after), after), "rolls": (str(rolls), share)}
 
 
 def _render_cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int], room: int) -> list[Run]:
@@ -166,15 +223,16 @@ def _render_cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int],
     runs: list[Run] = []
     for head, cells in heads.items():
         size = sizes[head]
-        if head == "after" and row.cut is not None:
-            text = f"  {loss_of(row.cut)}"
+        if head == "after" and row.candidate is not None and row.candidate.removed_by is not None:
+            text = f"  {loss_of(row.candidate.removed_by)}"
             if len(text) > cells + size:
                 return [*runs, (column(text, room - length(runs)), MUTED)]
             runs.append((column(text, cells + size), MUTED))
             continue
-        runs.append((f"{row.numbers.get(head, ''):>{cells}}", row.ink if head == "after" else MUTED))
+        number, share = row.cells.get(head, ("", 0.0))
+        runs.append((f"{number:>{cells}}", row.ink if head == "after" else MUTED))
         if size:
-            eighths = round(min(row.shares[head], 1.0) * (size - 1) * 8) if row.shares[head] > 0 else 0
+            eighths = round(min(share, 1.0) * (size - 1) * 8) if share > 0 else 0
             bar = (_BARS[8] * (eighths // 8) + _BARS[eighths % 8]).ljust(size - 1)[: size - 1]
             runs.append((" " + bar, _INKS[head]))
-    return [*runs, (" ●" if row.taken else "  ", ACCENT)] if row.number else runs
+    return [*runs, (" ●" if row.ink == STRONG else "  ", ACCENT)] if row.candidate is not None else runs

@@ -15,6 +15,7 @@ from termchat.engine.abilities import Refused
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, prose, spread
+from termchat.tui.pages.page import first_in_view
 
 _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40
@@ -64,23 +65,24 @@ def chain_lines(
     if constraint is not None and not constraint.after_chain:
         lines.append(_render_constraint(constraint, effects.get(GRAMMAR), width))
     for name in names:
-        if constraint is not None and constraint.after_chain and KNOBS[name].stage is None:
+        stage = STAGES.get(KNOBS[name].stage or "")
+        if constraint is not None and constraint.after_chain and stage is None:
             lines.append(_render_constraint(constraint, effects.get(GRAMMAR), width))
             constraint = None
-        stage = STAGES.get(KNOBS[name].stage or "")
         effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
         after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
-        instead = "by the model's file" if models and name == LOGIT_BIAS else _why_inactive(stage, tuning)
+        instead = "by the model's file" if models and name == LOGIT_BIAS else _explain_inactive(stage, tuning)
         instead = _LACKING if name in lacks else instead
-        runs = _render_knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
-        tail = _render_effect(effect, before, width)
+        knob = _render_knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
+        lines.append(Line(spread(knob, _render_effect(effect, before, width), width), "panel" if chosen else ""))
         before = effect.survivors if effect is not None else before
-        lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
     if not brief and (came := _summarize_origins(names, origin)):
         lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     if others := [rule for rule in rules if rule not in kept]:
-        lines.append(_render_rules(others, width))
+        what = one_line(", ".join(map(format_condition, others)), max(width - _LABEL - 2, 1))
+        runs = doing("dialog('breakpoints')", [(f"  {column('rules', _LABEL)}", TEXT), (what, TEXT)])
+        lines.append(Line(tuple(runs)))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if unseen is not None and not effects and not brief:
         lines += prose(unseen.message, width, MUTED)
@@ -94,12 +96,10 @@ def chain_lines(
 
 
 def _render_constraint(constraint: Constraint, effect: Stage | None, width: int) -> Line:
-    """Its name, how much of the mass its stage left, and how many tokens."""
+    """Render its name, how much of the mass its stage left, and how many tokens."""
     tail: list[Run] = []
     if effect is not None:
-        mass = (
-            "" if effect.mass is None or width < _MASS_FROM else f"{effect.mass:.0%}" if effect.mass >= 0.005 else "<1%"
-        )
+        mass = _format_mass(effect.mass, width)
         forced = "forced " if effect.forced else ""
         tail = [(forced, Ink("stamp")), (mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG)]
     name = constraint.name or constraint.kind.replace("_", " ")
@@ -108,19 +108,26 @@ def _render_constraint(constraint: Constraint, effect: Stage | None, width: int)
     return Line(spread(doing("dialog('constraint')", head), tail, width))
 
 
+def _format_mass(mass: float | None, width: int) -> str:
+    """Format the mass that a stage left; "" where it is not known, or has no room."""
+    if mass is None or width < _MASS_FROM:
+        return ""
+    return "<1%" if mass < 0.005 else ">99%" if mass >= 0.995 and mass != 1 else f"{mass:.0%}"
+
+
 def around_selected(lines: list[Line], rows: int) -> list[Line]:
     """Cut lines to `rows` of them, with the selected one; the last one names the key that folds them."""
     if len(lines) <= rows:
         return lines
     at = next((i for i, line in enumerate(lines) if line.ground), 0)
-    first = min(max(at - rows // 2, 0), len(lines) - rows)
+    first = first_in_view(at, len(lines), rows)
     return [*lines[first : first + rows - 1], lines[-1]]
 
 
 def shown_knobs(
     tuning: Tuning, selected: str | None = None, *, unfolded: bool = False, order: Sequence[str] = ()
 ) -> list[str]:
-    """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones. `order` is as in
+    """List the knobs that have a line, in the order of the chain: of stages that act, and familiar ones. `order` is as in
     `chain_lines`."""
     first = [name for name, stage in STAGES.items() if stage.first]
     chain = [name for name in order if name in STAGES and name not in first] or tuning.order
@@ -143,7 +150,7 @@ def _summarize_origins(names: list[str], origin: Mapping[str, str]) -> str:
 
 
 def _has_effect(name: str, tuning: Tuning) -> bool:
-    """Whether a knob has an effect, or would have one if it were turned."""
+    """Return whether a knob has an effect, or would have one if it were turned."""
     knob, stage = KNOBS[name], STAGES.get(KNOBS[name].stage or "")
     if knob.needs:
         return not KNOBS[knob.needs].is_off(getattr(tuning, knob.needs))
@@ -154,8 +161,8 @@ def _has_effect(name: str, tuning: Tuning) -> bool:
     return stage.optional or name == stage.remembers or not knob.is_off(getattr(tuning, name))
 
 
-def _why_inactive(stage: SamplerStage | None, tuning: Tuning) -> str:
-    """Why a stage does not act though its knobs may be turned."""
+def _explain_inactive(stage: SamplerStage | None, tuning: Tuning) -> str:
+    """Explain why a stage does not act though its knobs may be turned."""
     if stage is None or stage.draws:
         return ""
     sole = replaced_by(stage, tuning)
@@ -165,13 +172,11 @@ def _why_inactive(stage: SamplerStage | None, tuning: Tuning) -> str:
 
 
 def _render_effect(effect: Stage | None, before: int, width: int) -> list[Run]:
-    """How much of the mass a stage left, where it took some, and how many tokens."""
+    """Render how much of the mass a stage left, where it took some, and how many tokens."""
     if effect is None:
         return []
     cut = effect.survivors < before or (effect.mass is not None and effect.mass < _ALL)
-    mass = ""
-    if cut and effect.mass is not None and width >= _MASS_FROM:
-        mass = "<1%" if effect.mass < 0.005 else ">99%" if effect.mass >= 0.995 else f"{effect.mass:.0%}"
+    mass = _format_mass(effect.mass, width) if cut else ""
     return [(mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG if cut else MUTED)]
 
 
@@ -192,12 +197,13 @@ def _render_knob(
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
     elif knob.kind == "biases":
-        head.append((column(_show_biases(value) or instead or "off", room - _LEFT - _MASS).rstrip(), ink))
+        assert isinstance(value, tuple)
+        count = f"{len(value)} bias{'es' if len(value) > 1 else ''}"
+        what = f"{count}  {' '.join(value)}" if value else instead or "off"
+        head.append((column(what, room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
-        shown = [
-            *([knob.show(value)] if not after or not knob.is_off(value) else []),
-            *([f"after {after}"] if after else []),
-        ]
+        shown = [] if after and knob.is_off(value) else [knob.show(value)]
+        shown += [f"after {after}"] if after else []
         head.append((column(", ".join(shown), room).rstrip(), ink))
     elif instead:
         head.append((column(knob.show(value), _VALUE), ink))
@@ -209,22 +215,8 @@ def _render_knob(
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
 
 
-def _show_biases(value: Value) -> str:
-    """How many, then which; "" for none."""
-    assert isinstance(value, tuple)
-    if not value:
-        return ""
-    return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
-
-
-def _render_rules(rules: Sequence[Condition], width: int) -> Line:
-    """What else ends or pauses a reply."""
-    shown = one_line(", ".join(map(format_condition, rules)), max(width - _LABEL - 2, 1))
-    return Line(tuple(doing("dialog('breakpoints')", [("  " + column("rules", _LABEL), TEXT), (shown, TEXT)])))
-
-
 def _render_fold(off: int, width: int) -> Line:
-    """How many stages have no line, and the key that shows them."""
+    """Render how many stages have no line, and the key that shows them."""
     text = f"{off} more stage{'s are' if off != 1 else ' is'} off" if off else "every stage"
     runs: list[Run] = [(f"+ {text}" if off else text, MUTED)]
     tail: list[Run] = [(f"{UNFOLD} ", Ink("accent")), ("shows" if off else "folds", MUTED)]

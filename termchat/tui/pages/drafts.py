@@ -1,41 +1,61 @@
-"""What drafts do for a reply: read as far as it has come, its figures, and while speculation is off what they would do."""
+"""What drafts do for a reply: its figures, a round of drafting step by step, and while speculation is off a forecast."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from termchat.chat.service import Chat
-from termchat.conversation.tree import Node, Span
+from termchat.conversation.tree import Span
 from termchat.decoding.draft_figures import DraftFigures, Round
 from termchat.decoding.drafting import BatchTimes, Forecast, breaks_even, forecast_drafts
-from termchat.decoding.records import SettingsRecord
-from termchat.text import one_line
+from termchat.decoding.records import SettingsRecord, Token
+from termchat.decoding.stages import loss_of
+from termchat.text import one_line, show_piece
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, UNKNOWN, bar, column, prose, spread
+from termchat.tui.draw.marks import (
+    ACCENT,
+    MUTED,
+    STRONG,
+    TEXT,
+    TITLE,
+    UNKNOWN,
+    bar,
+    column,
+    flowing,
+    length,
+    percent,
+    prose,
+    spread,
+)
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.rounds import ShownRound, drafter_name, round_lines
+from termchat.tui.pages.candidates import REJECTED
+from termchat.tui.pages.page import unread_spans
+from termchat.tui.pages.record import HERE
+
+if TYPE_CHECKING:
+    from termchat.tui.pages.panel_pages import ShownReply
 
 _NEWEST = 9
 """Steps decoded alone whose median is what a row alone takes."""
+_INDENT, _STEP, _WORD = 2, 9, 14
+"""Cells before a step of a round, of its name, and of a token in the table of probabilities."""
 _LABEL = 11
 _BAR_FROM, _BAR = 40, 12
 """Cells from which acceptance has a bar, and how long it is."""
 _WHY_FROM = 160
+_DROPPED = Ink("muted", strike=True)
 _ABOUT = (
     "Guesses tokens and decodes them together with the newest one. The reply stays the same, and where the guesses are right"
     " it is made faster."
 )
 
 
-class Machine(NamedTuple):
-    """The costs of batches known before a reply: how many threads compute, and the measured T(n)."""
-
-    threads: int
-    batch_times: dict[int, float]
+# --- what is read ----------------------------------------------------------------------------------------------------
 
 
 class ReplyDrafts:
@@ -45,16 +65,19 @@ class ReplyDrafts:
     """
 
     def __init__(self) -> None:
-        self._begin(Machine(1, {}))
+        self._parts: Sequence[Span] = ()
+        self._begin_reply((1, {}))
 
-    def _begin(self, machine: Machine) -> None:
-        self.machine = machine
+    def _begin_reply(self, machine: tuple[int, dict[int, float]]) -> None:
+        """Begin to read a reply; `machine` is how many threads compute, and the costs of batches measured with as many."""
+        self._machine = machine
         self.figures = DraftFigures()
-        self.times = BatchTimes(machine.batch_times)
+        self.times = BatchTimes(machine[1])
         self.newest: Round | None = None
-        self._nodes: list[Node] = []
-        self._taken = 0
         self._alone: deque[int] = deque(maxlen=_NEWEST)
+        self._forecast: Forecast | None = None
+        self._forecasting: BackgroundTask[Forecast] | None = None
+        self._forecast_of = (0, 0)
 
     @property
     def row_us(self) -> float | None:
@@ -62,94 +85,107 @@ class ReplyDrafts:
         return median(self._alone) if self._alone else None
 
     def knows(self, reply: Sequence[Span]) -> bool:
-        """Whether this is the reply that was followed last."""
-        return self._nodes[:1] == [span.node for span in reply[:1]]
+        """Return whether this is the reply that was followed last."""
+        return [span.node for span in self._parts[:1]] == [span.node for span in reply[:1]]
 
     def follow(self, chat: Chat, reply: Sequence[Span]) -> None:
         """Read the tokens that came since the last time; another reply, or one that was cut, from its begin."""
         measured = chat.model.measured if chat.model is not None else None
         threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
-        machine = Machine(threads, measured.batch_times if measured is not None and measured.threads == threads else {})
-        known = [span.node for span in reply[: len(self._nodes)]]
-        cut = bool(known) and known == self._nodes and reply[len(known) - 1].count < self._taken
-        if known != self._nodes or cut or machine != self.machine:
-            self._begin(machine)
-        for span in reply[max(len(self._nodes) - 1, 0) :]:
-            if not self._nodes or self._nodes[-1] is not span.node:
-                self._nodes.append(span.node)
-                self._taken = 0
-            self._read(span)
+        machine = threads, measured.batch_times if measured is not None and measured.threads == threads else {}
+        new = unread_spans(self._parts, reply)
+        if new is None or machine != self._machine:
+            self._begin_reply(machine)
+            new = unread_spans((), reply) or []
+        self._parts, figures = list(reply), self.figures
+        for node, begin, end in new:
+            for at in range(begin, end):
+                before, step = figures.round, node.tokens[at]
+                figures.add(step)
+                after = figures.round
+                self.newest = after or self.newest
+                if not at:
+                    continue  # it was drawn from the last decode of the prompt
+                if after is None:
+                    self._alone.append(step.decode_us)
+                    self.times.add(1, step.decode_us)
+                elif before is None or before.begin != after.begin:
+                    self.times.add(after.rows, after.decode_us)
+            if node.done:
+                figures.end_run()
 
-    def _read(self, span: Span) -> None:
-        tokens, figures = span.node.tokens, self.figures
-        count = min(span.count, len(tokens))
-        for at in range(self._taken, count):
-            before, step = figures.round, tokens[at]
-            figures.add(step)
-            after = figures.round
-            self.newest = after or self.newest
-            if not at:
-                continue  # it was drawn from the last decode of the prompt
-            if after is None:
-                self._alone.append(step.decode_us)
-                self.times.add(1, step.decode_us)
-            elif before is None or before.begin != after.begin:
-                self.times.add(after.rows, after.decode_us)
-        self._taken = count
-        if span.node.done:
-            figures.end_run()
-
-
-class DraftForecasting:
-    """Forecasts the gain of n-gram drafts on the newest reply in a thread, which calls `done` at its end."""
-
-    def __init__(self, done: Callable[[], object]) -> None:
-        self._done = done
-        self._of: tuple[Node, int, Machine, int] | None = None
-        self._task: BackgroundTask[Forecast] | None = None
-        self._forecast: Forecast | None = None
-
-    def of(self, chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts) -> Forecast | None:
-        """None while it is computed."""
-        most = chat.tuning.draft_max
-        of = reply[0].node, sum(span.count for span in reply), drafts.machine, most
-        if of != self._of:
-            self._of, self._forecast = of, None
+    def forecast_gain(self, chat: Chat, computed: Callable[[], object]) -> Forecast | None:
+        """Forecast the gain of n-gram drafts on the reply in a thread, which calls `computed` at its end; None until then."""
+        reply, most, times = self._parts, chat.tuning.draft_max, self.times
+        if self._forecast_of != (self.figures.tokens, most):
+            self._forecast, self._forecast_of = None, (self.figures.tokens, most)
             prompt = chat.conversation.ids_before(reply[0].node.number)
             ids = [token for span in reply for token in span.node.ids[: span.count]]
-            times, ends = drafts.times, chat.model.end_ids if chat.model is not None else ()
-            self._task = BackgroundTask(
-                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], self._done
+            ends = chat.model.end_ids if chat.model is not None else ()
+            self._forecasting = BackgroundTask(
+                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], computed
             )
-        if self._task is not None:
-            self._forecast = next(self._task.take(), self._forecast)
+        if self._forecasting is not None:
+            self._forecast = next(self._forecasting.take(), self._forecast)
         return self._forecast
 
 
-def page_lines(
-    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, foresee: Callable[[], Forecast | None], width: int
-) -> list[Line]:
-    """Render the figures and the newest round of a reply; for a reply without drafts the forecast of `foresee`."""
-    if not _is_drafted(reply):
-        done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy and not chat.cannot_draft
-        return _forecast_lines(chat, drafts, foresee if done and reply[0].node.tokens.has_ids else None, width)
-    lines = _render_figures(chat, reply, drafts, width)
-    if drafts.newest is not None:
-        lines += [BLANK, *round_lines(ShownRound(drafts.newest, ended=reply[-1].node.done), drafts.row_us, width)]
-    return lines
+class ShownRound(NamedTuple):
+    """A round, and the token of it under the cursor.
+
+    `at` is the index of the token under the cursor, as the round counts, None without one; `first` is what its number in the
+    reply has more. `ending` is the record of the token that ended the round, with its candidates, where it is known: it may
+    be `pending`, not taken yet. `ended`: the reply is over, and the round with it.
+    """
+
+    round: Round
+    at: int | None = None
+    first: int = 0
+    ending: Token | None = None
+    pending: bool = False
+    ended: bool = False
+
+    @property
+    def part(self) -> Literal["", "accept", "correct"]:
+        """The step of the round that the token under the cursor came from, "" without one."""
+        if self.at is None:
+            return ""
+        return "accept" if self.at < self.round.begin + self.round.accepted else "correct"
 
 
-def token_page_lines(
-    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, shown: ShownRound | None, width: int
-) -> list[Line]:
-    """Render the round of the token and the figures of its reply (token mode)."""
-    if shown is not None:
-        lines = round_lines(shown, drafts.row_us, width)
+def _newest_settings(reply: Sequence[Span]) -> SettingsRecord | None:
+    """Return the settings of the newest tokens of a reply, if drafts were on."""
+    settings = next((span.node.settings[-1] for span in reversed(reply) if span.node.settings), None)
+    return settings if settings is not None and settings.draft is not None else None
+
+
+def _why_off(reply: Sequence[Span]) -> str:
+    """Explain why nothing is drafted for a reply that has drafts on; "" if something is."""
+    settings = _newest_settings(reply)
+    return settings.drafting if settings is not None else ""
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def page_lines(shown: ShownReply, drafts: ReplyDrafts, width: int) -> list[Line]:
+    """Render the figures and the newest round of a reply; in token mode the round of the token and the figures; for a reply
+    without drafts a forecast."""
+    reply, mode = shown.reply, shown.mode
+    is_drafted = _newest_settings(reply) is not None or any(span.node.tokens.drafts is not None for span in reply)
+    if mode is None and not is_drafted:
+        return _render_forecast(shown, drafts, width)
+    figures = _render_figures(shown.chat, reply, drafts, width) if is_drafted else []
+    if mode is None:
+        newest = ShownRound(drafts.newest, ended=reply[-1].node.done) if drafts.newest is not None else None
+        return [*figures, *([BLANK, *_render_round(newest, drafts.row_us, width)] if newest is not None else [])]
+    if (of_token := mode.round()) is not None:
+        lines = _render_round(of_token, drafts.row_us, width)
     else:
         why = _why_off(reply)
         alone = f"The model decoded this token alone{f': {why}' if why else '; nothing was drafted for it'}."
         lines = [Line((("ROUND", TITLE),)), *prose(alone, width, MUTED)]
-    return [*lines, *([BLANK, *_render_figures(chat, reply, drafts, width)] if _is_drafted(reply) else [])]
+    return [*lines, *([BLANK, *figures] if figures else [])]
 
 
 def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
@@ -161,39 +197,117 @@ def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> lis
     return [("drafting ", MUTED), (gain, TEXT)] if gain else []
 
 
-def _newest_settings(reply: Sequence[Span]) -> SettingsRecord | None:
-    """The settings of the newest tokens of a reply."""
-    return next((span.node.settings[-1] for span in reversed(reply) if span.node.settings), None)
+def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
+    """Render the draft and its drafter; for the token under the cursor that replaced a draft, the probabilities of both."""
+    drafted = shown.round
+    words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{_name_drafter(drafted.by)}:", TEXT)], *_list_drafted(shown)]
+    if shown.at == drafted.begin + len(drafted.drafted):
+        words.append([("and this token from their last row", MUTED)])
+    items: list[list[Run]] = []
+    if shown.part == "correct" and shown.ending is not None:
+        pair = _compare_corrected(drafted, shown.ending)
+        for name, (text, ink, model, after) in zip(("rejected ", "taken    "), pair, strict=False):
+            shares = f" model {model} {f'after {after}' if after.endswith('%') else after}"
+            items.append([(name, MUTED), (text, ink), (shares, MUTED)])
+    return [*flowing(words, width, " "), *flowing(items, width)]
 
 
-def _is_drafted(reply: Sequence[Span]) -> bool:
-    """Whether something was, or was to be, drafted for a reply."""
-    settings = _newest_settings(reply)
-    return (settings is not None and settings.draft is not None) or any(s.node.tokens.drafts is not None for s in reply)
+def _render_round(shown: ShownRound, row_us: float | None, width: int) -> list[Line]:
+    """Render all of a round. `row_us`: the time for decoding one row alone."""
+    drafted, room = shown.round, width - _INDENT - _STEP
+    first = shown.first + drafted.begin
+    last = first + max(drafted.tokens, 1) - 1
+    numbers = f"token {first}" if first == last else f"tokens {first} to {last}"
+    alone = [spread([("one row alone", MUTED)], [(_format_ms(row_us), MUTED)], room)] if row_us is not None else []
+    accepted = f"{drafted.accepted} of {len(drafted.drafted)}{'' if drafted.is_over or shown.ended else ' so far'}"
+    corrected = "nothing: the reply ended" if shown.ended else "nothing so far"
+    if drafted.is_over:
+        corrected = "1 token" if drafted.corrected is not None else "nothing"
+        corrected += ", not taken yet" if shown.pending else ""
+    tokens = _list_drafted(shown)
+    words, taken = ([line.runs for line in flowing(some, room, " ")] for some in (tokens, tokens[: drafted.accepted]))
+    rows = f"{_count_noun(drafted.rows, 'row')} in one pass"
+    steps: list[tuple[str, str, str, Sequence[Sequence[Run]]]] = [
+        ("draft", _count_noun(len(drafted.drafted), "token"), _format_ms(drafted.us), words),
+        ("verify", rows, _format_ms(drafted.decode_us), alone),
+        ("accept", accepted, "", taken),
+        ("correct", corrected, "", _render_correction(shown)),
+    ]
+    lines = [Line(spread([("ROUND ", TITLE), (numbers, TEXT)], [(f"by {_name_drafter(drafted.by)}", MUTED)], width))]
+    for step, left, right, below in steps:
+        here = step == shown.part
+        head: list[Run] = [("▸ " if here else "  ", ACCENT), (column(step, _STEP), STRONG if here else TEXT)]
+        lines.append(Line(spread([*head, (left, TEXT)], [(right, MUTED)], width)))
+        lines += [Line(((" " * (_INDENT + _STEP), TEXT), *runs)) for runs in below]
+    if row_us is not None and drafted.is_over and drafted.decode_us:
+        took, plain = drafted.us + drafted.decode_us, drafted.tokens * row_us
+        word = "as fast" if plain >= took else "as fast: it cost time"
+        times = f"{_format_ms(took)}, alone {_format_ms(plain)}: {plain / took:.2f} times {word}"
+        lines += prose(f"{_count_noun(drafted.tokens, 'token')} in {times}", width, MUTED)
+    return lines
 
 
-def _why_off(reply: Sequence[Span]) -> str:
-    """Why nothing is drafted for a reply that has drafts on; "" if something is."""
-    settings = _newest_settings(reply)
-    return settings.drafting if settings is not None and settings.draft is not None else ""
+def _list_drafted(shown: ShownRound) -> list[list[Run]]:
+    """List the drafted tokens, each by its outcome; the one under the cursor stands out."""
+    drafted, items = shown.round, []
+    for place, token in enumerate(drafted.drafted):
+        is_rejected = place == drafted.accepted and drafted.corrected is not None
+        if shown.at == drafted.begin + place and place <= drafted.accepted:
+            ink = HERE._replace(strike=is_rejected)
+        elif place < drafted.accepted:
+            ink = Ink("success")
+        else:
+            ink = TEXT if drafted.corrected is None else REJECTED if is_rejected else _DROPPED  # not decided, or so
+        items.append([(show_piece(token.text), ink)])
+    return items
 
 
-def _format_gain(figures: DraftFigures) -> str:
-    """ "+41%": how much faster than plain decoding a reply was; "" if that is not known."""
-    return "" if figures.gain is None else f"{figures.gain - 1:+.0%}".replace("-", "−")
+def _render_correction(shown: ShownRound) -> list[list[Run]]:
+    """Render the rejected token and the one in its place, with both probabilities if they are on record."""
+    drafted = shown.round
+    if drafted.bonus is not None:
+        return [[(show_piece(drafted.bonus.text), STRONG), (" is drawn from the last row", MUTED)]]
+    if drafted.corrected is None:
+        return []
+    if shown.ending is None:
+        pair = drafted.drafted[drafted.accepted], drafted.corrected
+        rejected, taken = (show_piece(token.text) for token in pair)
+        return [[(rejected, REJECTED), (" → ", MUTED), (taken, STRONG)]]
+    rows: list[list[Run]] = []
+    for text, ink, model, after in (("", MUTED, "model", "after"), *_compare_corrected(drafted, shown.ending)):
+        word = (column(text, _WORD).rstrip(), ink)
+        numbers = (f"{model:>8}  {after:>7}", TEXT if ink == STRONG else MUTED)
+        rows.append([word, (" " * (_WORD - length([word])), TEXT), numbers])
+    return rows
+
+
+def _compare_corrected(drafted: Round, taken: Token) -> list[tuple[str, Ink, str, str]]:
+    """List the rejected token and the one `taken` for it: text, ink, and probability by the model and after the chain."""
+    if drafted.corrected is None:
+        return []
+    rejected = drafted.drafted[drafted.accepted]
+    candidate = next((one for one in taken.candidates if one.id == rejected.id), None)
+    model = after = "–"
+    if candidate is not None:
+        cut, model = candidate.removed_by, percent(math.exp(candidate.logprob))
+        after = loss_of(cut) if cut is not None else percent(candidate.probability)
+    return [
+        (show_piece(rejected.text), REJECTED, model, after),
+        (show_piece(drafted.corrected.text), STRONG, percent(math.exp(taken.logprob)), percent(taken.probability)),
+    ]
 
 
 def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:
-    """The figures of a reply for which something was, or was to be, drafted."""
+    """Render the figures of a reply for which something was, or was to be, drafted."""
     figures, settings, drafter = drafts.figures, _newest_settings(reply), chat.host.drafter
     by = settings.draft.by if settings is not None and settings.draft is not None else "off"
-    model = one_line(drafter.name, 20) if drafter is not None else "a draft model"
-    who = {"ngram": drafter_name(by), "model": model}.get(by, by)
+    who = _name_drafter(by)
+    if by == "model":
+        who = one_line(drafter.name, 20) if drafter is not None else "a draft model"
     lines = [Line(spread([("SPECULATION ", TITLE)], [(who, MUTED)], width))]
     if figures.rounds:
-        even = breaks_even(
-            drafts.times.read_cost, chat.tuning.draft_max, drafter.cost if drafter and by == "model" else 0.0
-        )
+        cost = drafter.cost if drafter is not None and by == "model" else 0.0
+        even = breaks_even(drafts.times.read_cost, chat.tuning.draft_max, cost)
         plain = f"plain: fewer than {figures.LEAST} steps"
         plain = plain if figures.plain_speed is None else f"plain {figures.plain_speed:.0f} t/s"
         gain = Ink("success" if figures.gain and figures.gain >= 1 else "warning", bold=True)
@@ -224,28 +338,29 @@ def _render_share(share: float | None, width: int) -> list[Run]:
     return [(f"{share:>4.0%} ", STRONG), *(bar(share, _BAR) if width >= _BAR_FROM else [])]
 
 
-def _forecast_lines(
-    chat: Chat, drafts: ReplyDrafts, foresee: Callable[[], Forecast | None] | None, width: int
-) -> list[Line]:
+def _render_forecast(shown: ShownReply, drafts: ReplyDrafts, width: int) -> list[Line]:
     """Render the page while speculation is off: what it does, the forecast for the reply, and the draft model."""
-    title: Sequence[Run] = spread([("SPECULATION ", TITLE)], [(chat.tuning.draft, MUTED)], width)
-    lines = [Line(tuple(title)), *prose(_ABOUT, width, MUTED), BLANK]
+    chat, tuning = shown.chat, shown.chat.tuning
+    title = Line(spread([("SPECULATION ", TITLE)], [(tuning.draft, MUTED)], width))
+    lines = [title, *prose(_ABOUT, width, MUTED), BLANK]
     if chat.cannot_draft:
         return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
-    reply = "After a reply, this page says what drafts would have gained on it."
-    lines += prose(reply if foresee is None else _on_reply(foresee()), width)
+    gain = "After a reply, this page says what drafts would have gained on it."
+    if shown.reply and drafts.figures.tokens and not chat.busy and shown.reply[0].node.tokens.has_ids:
+        gain = _explain_forecast(drafts.forecast_gain(chat, shown.computed))
     if (drafter := chat.host.drafter) is None:
         model = f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     else:
-        even = drafts.times.breaks_even(chat.tuning.draft_max, drafter.cost)
+        even = drafts.times.breaks_even(tuning.draft_max, drafter.cost)
         pays = "" if even is None else f", and pays from {even:.0%} acceptance" if even < 1 else ", and never pays here"
         model = f"{one_line(drafter.name, 40)} drafts a token in {drafter.cost:.2f} of the time of one{pays}."
-    is_off = chat.tuning.draft == "off"
-    turn = ("/draft auto turns it on", ACCENT) if is_off else ("It is on from the next reply on.", TEXT)
-    return [*lines, BLANK, *prose(model, width), BLANK, Line((turn,))]
+    turn = ("It is on from the next reply on.", TEXT)
+    if tuning.draft == "off":
+        turn = ("/draft auto turns it on", ACCENT)
+    return [*lines, *prose(gain, width), BLANK, *prose(model, width), BLANK, Line((turn,))]
 
 
-def _on_reply(gain: Forecast | None) -> str:
+def _explain_forecast(gain: Forecast | None) -> str:
     if gain is None:
         return "Computing how fast the last reply would have been with n-gram drafts …"
     if not gain.drafted:
@@ -253,3 +368,21 @@ def _on_reply(gain: Forecast | None) -> str:
         return f"With n-gram drafts the last reply would not have been faster: it repeats too little ({pays})."
     accepted = f"accepted {gain.acceptance:.0%}, pays from {gain.break_even:.0%}"
     return f"With n-gram drafts the last reply would have been {gain.gain:.2f} times as fast ({accepted})."
+
+
+def _name_drafter(by: str) -> str:
+    """Name a drafter as people read it: records call one "ngram", another by its model's name."""
+    return "n-gram" if by == "ngram" else one_line(by, 24)
+
+
+def _format_gain(figures: DraftFigures) -> str:
+    """Format how much faster than plain decoding a reply was: "+41%"; "" if that is not known."""
+    return "" if figures.gain is None else f"{figures.gain - 1:+.0%}".replace("-", "−")
+
+
+def _count_noun(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _format_ms(us: float) -> str:
+    return f"{us / 1000:.2f} ms" if us < 1000 else f"{us / 1000:.1f} ms"

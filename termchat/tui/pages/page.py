@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from termchat.conversation.tree import Node, Span
 from termchat.tui.draw.ink import Line
 
 
@@ -45,3 +46,15 @@ def by_of(arguments: Sequence[object]) -> int:
 def first_in_view(at: int, count: int, rows: int) -> int:
     """Return the first of `rows` lines around line `at` of `count`."""
     return max(min(at - rows // 2, count - rows), 0)
+
+
+def unread_spans(before: Sequence[Span], now: Sequence[Span]) -> list[tuple[Node, int, int]] | None:
+    """List the parts of a reply from the last one that was read before: node, first new token, and the one behind the last.
+    None for another reply, and for one that was cut."""
+    last = len(before) - 1
+    for at, then in enumerate(before):
+        grew = now[at].count - then.count if at < len(now) and now[at].node is then.node else -1
+        if grew < 0 or (grew and at < last):
+            return None
+    parts = enumerate(now[max(last, 0) :])
+    return [(part.node, before[-1].count if before and at == 0 else 0, part.count) for at, part in parts]

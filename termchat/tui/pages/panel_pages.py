@@ -6,28 +6,57 @@ theirs; its title says which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from termchat.chat.live import Live
 from termchat.chat.questions import reply_with
+from termchat.chat.service import Chat
 from termchat.conversation.setting_changes import describe_changes
+from termchat.conversation.tree import Span
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Line, Run
-from termchat.tui.draw.marks import MUTED, ROOMY, prose
-from termchat.tui.pages.candidates import candidate_lines
+from termchat.tui.draw.marks import (
+    MUTED,
+    ROOMY,
+    TEXT,
+    TITLE,
+    UNKNOWN,
+    again,
+    at_most,
+    bar,
+    count,
+    length,
+    p_end_of,
+    percent,
+    prose,
+    sparkline,
+    spread,
+)
+from termchat.tui.pages.candidates import Rolls, candidate_lines
 from termchat.tui.pages.chain import around_selected, chain_lines
 from termchat.tui.pages.page import Page, Scene
-from termchat.tui.pages.record import record_lines, step_lines
-from termchat.tui.pages.shown_reply import ShownReply, shown_step
-from termchat.tui.pages.timing import prefill_line, timing_lines
-from termchat.tui.pages.token_mode import At, TokenMode
+from termchat.tui.pages.record import (
+    WITH_KNOBS,
+    Shown,
+    label_values,
+    record_lines,
+    sentence_lines,
+    settings_of,
+    step_lines,
+)
+from termchat.tui.pages.token_bar import At, Tokens
+from termchat.tui.pages.tune import Tune
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
-if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
-    from termchat.tui.pages.plots.reply_plots import Placed
-    from termchat.tui.pages.plots.trace import Measure, Trace
+if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
+    from termchat.tui.pages.drafts import ReplyDrafts
+    from termchat.tui.pages.plots import Measure, Trace
 
 _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
@@ -39,6 +68,52 @@ _READ = 80
 """Cells beyond which words and their numbers would be too far from each other."""
 _WHOLE_CHAIN = 32
 """Rows from which TUNE shows the whole chain above a token's panel; else only the knob it is on."""
+
+
+@dataclass
+class ShownReply:
+    """The source of the pages of the panels; `computed` is called in a thread when a result is ready.
+
+    `knobs` are those of TUNE, whether it is open (`tuning`), so that its knob stands out, or not. `mode` is token mode while it
+    is open: pages are about the token under the cursor. `rolls` are the newest, whichever step they are of; `trace` is read by
+    all plots.
+    """
+
+    computed: Callable[[], object]
+    knobs: Tune
+    tuning: bool = False
+    reply: Sequence[Span] = ()
+    mode: Tokens | None = None
+    rolls: Rolls | None = None
+    trace: Trace | None = None
+
+    @property
+    def chat(self) -> Chat:
+        return self.knobs.chat
+
+    @property
+    def cursor(self) -> TokenRef | None:
+        return self.mode.transcript.cursor if self.mode is not None else None
+
+
+def shown_step(chat: Chat, mode: Tokens | None) -> Shown | None:
+    """Return the step that pages are about: in token mode that of the token under the cursor (None while the model is asked
+    for it), else the newest of the reply that the chat ends in."""
+    if mode is not None:
+        return mode.shown()
+    live, leaf = chat.live, chat.conversation.leaf
+    node = chat.conversation.nodes[leaf] if leaf is not None else None
+    if (token := live.shown) is None or node is None or not (len(node.tokens) or live.pending is not None):
+        return None
+    now = chat.tuning.samplers()
+    seed = node.start.seed if node.start is not None else None
+    if live.pending is not None:
+        return Shown(token, "PENDING", "waiting", "", now, True, True, seed, node.number)
+    if live.preview is not None:
+        note = again(chat.tolerance) if live.preview_recomputed else ""
+        return Shown(token, "PREVIEW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
+    then = settings_of(node, token.settings)
+    return Shown(token, samplers=then, now=chat.busy or then == now, seed=seed, node=node.number)
 
 
 class PanelPage(Page):
@@ -62,15 +137,13 @@ class PanelPage(Page):
         return True
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
-        """The token of a click on a cell of the page."""
+        """Find the token of a click on a cell of the page."""
         return None
 
     def _render_sentence(self, scene: Scene, low: int = _LOW) -> list[Line]:
         """Render the text around the token of the page, if the page hides it."""
         if not scene.big:
             return []
-        from termchat.tui.pages.sentence import sentence_lines
-
         shown = self._shown
         waits = shown.chat.live.pending if shown.mode is None or shown.mode.pending else None
         rows = _SENTENCE if scene.rows >= low else 1
@@ -78,23 +151,55 @@ class PanelPage(Page):
 
     def _render_knobs(self, width: int, token: Token | None, *, brief: bool = False) -> list[Line]:
         """Render the title of the chain and all knobs, with the survivors of their stages at a step of now."""
-        tune, chat = self._shown.tune, self._shown.chat
-        selected, typed, unfolded = (
-            (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
-        )
-        of = tune if tune is not None else chat
+        shown, knobs, chat = self._shown, self._shown.knobs, self._shown.chat
         return chain_lines(
-            of.tuning, token, width,
-            selected=selected, typed=typed, unfolded=unfolded, origin=of.origin if self._shown.mode is None else {},
+            knobs.tuning, token, width, selected=knobs.selected if shown.tuning else None, typed=knobs.typed,
+            unfolded=shown.tuning and knobs.unfolded, origin=knobs.origin if shown.mode is None else {},
             rules=chat.rules, constraint=chat.constraint, lacks=chat.abilities.lacks,
-            order=tune.own_order if tune is not None else chat.abilities.order, unseen=chat.find_refusal("stages"), brief=brief,
+            order=knobs.own_order, unseen=chat.find_refusal("stages"), brief=brief,
         )  # fmt: skip
 
-    def _render_selected(self, width: int, token: Token | None = None) -> list[Line]:
-        """The knob that TUNE is on."""
-        return (
-            [line for line in self._render_knobs(width, token) if line.ground] if self._shown.tune is not None else []
-        )
+    def _render_head(self, scene: Scene, low: int = _LOW, token: Token | None = None) -> list[Line]:
+        """Render the text around the token of the page, and the knob that TUNE is on."""
+        knobs = self._render_knobs(scene.width, token) if self._shown.tuning else []
+        return [*self._render_sentence(scene, low), *(line for line in knobs if line.ground)]
+
+
+def timing_lines(live: Live, width: int, *, prefilling: bool = False) -> list[Line]:
+    """Render how sure the model was, how fast it is, and while a prompt is read how far that is; unknown numbers as dashes."""
+    token = live.shown
+    missing = token.unlisted if token else 0.0
+    entropy = p_end = UNKNOWN
+    if token:
+        p_end = p_end_of(token.p_end, missing)
+        if not math.isnan(token.entropy):
+            entropy = f"{at_most(token.entropy, missing)}{token.entropy:.2f} bit"
+    title: list[Run] = [("STEP ", TITLE)]
+    sure = label_values("entropy ", entropy, "   p(end) ", p_end)
+    unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []
+    if length([*title, *sure, *unlisted]) < width:
+        sure += unlisted
+    ttft = f"{live.ttft_ms:.0f} ms" if live.ttft_ms is not None else UNKNOWN
+    prefill, rate = (
+        f"{each:.0f} t/s" if each else UNKNOWN for each in (live.prefill_per_second, live.tokens_per_second)
+    )
+    reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""
+    share = percent(live.sampling_share, 0) if live.sampling_share is not None else UNKNOWN
+    decode, sampling = label_values("decode ", rate), label_values("sampling ", share)
+    # Times of the last steps, the newest at the right; of a round of drafting those of its rows.
+    room = max(width - length([*decode, *sampling]) - 4, 0)
+    steps = list(islice(zip(reversed(live.row_us), reversed(live.sample_us), strict=True), room))
+    sparks = sparkline([float(us + sample_us) for us, sample_us in steps[::-1]], room)
+    lines = [
+        Line(spread(title, sure, width)),
+        Line(spread(label_values("TTFT ", ttft, "  prefill ", prefill), [(reused, MUTED)], width)),
+        Line((*decode, (f"  {sparks}  ", MUTED), *sampling)),
+    ]
+    if prefilling and live.prefill_total:
+        numbers = f" {count(live.prefill_done)}/{count(live.prefill_total)}"
+        done = bar(live.prefill_done / live.prefill_total, width - 8 - len(numbers))
+        lines.append(Line((("prefill ", MUTED), *done, (numbers, TEXT))))
+    return lines
 
 
 class ChainPage(PanelPage):
@@ -114,9 +219,7 @@ class ChainPage(PanelPage):
         chat, step = shown.chat, shown_step(shown.chat, None)
         of_now = chat.live.shown if step is None or step.now else None
         knobs = self._render_knobs(width, of_now)[1:]  # the names of the pages take the place of its title
-        timing = timing_lines(chat.live, min(width, _READ))
-        if chat.phase == "prefill" and chat.live.prefill_total:
-            timing.append(prefill_line(chat.live, min(width, _READ)))
+        timing = timing_lines(chat.live, min(width, _READ), prefilling=chat.phase == "prefill")
         gap = [BLANK] if scene.height >= ROOMY else []
         rows = scene.rows - len(text) - 2 * len(gap) - 1
         if rows - len(knobs) - len(timing) < _FEWEST:
@@ -128,40 +231,35 @@ class ChainPage(PanelPage):
         candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
         return [*text, *knobs, *gap, *candidates, *gap, *timing]
 
-    def _token_lines(self, mode: TokenMode, width: int, rows: int) -> list[Line]:
+    def _token_lines(self, mode: Tokens, width: int, rows: int) -> list[Line]:
         """Render the record of the token, or the answer to a question about it or its reply; in TUNE below the knobs."""
-        place, step, head = mode.place, mode.shown(), []
-        if self._shown.tune is not None:
-            token = step.token if step is not None and step.now and mode.view in ("record", "asked") else None
+        place, step, view, head = mode.place, mode.shown(), mode.view, []
+        if self._shown.tuning:
+            token = step.token if step is not None and step.now and view in ("record", "asked") else None
             chain = self._render_knobs(width, token)
-            head = (
-                around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
-            )
+            head = [line for line in chain if line.ground]
+            head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else head
             rows -= len(head)
         if place is None:
             return head
         chat, questions = self._shown.chat, self._shown.chat.questions
-        # Each of the views is loaded when it is first asked for; the first frame has none of them.
-        if mode.view == "ending":
-            from termchat.tui.pages.whatif import ending_lines
+        if view in ("record", "asked") and step is not None:
+            return [*head, *record_lines(step, width, rows)]
+        # Loaded when it is first asked for; the first frame does without.
+        from termchat.tui.pages.answers import ending_lines, whatif_lines, why_lines
 
+        if view == "ending":
             body = ending_lines(reply_with(chat.conversation, place.node), width, rows)
-        elif mode.view == "what-if":
-            from termchat.tui.pages.whatif import whatif_lines
-
+        elif view == "what-if":
             body = whatif_lines(questions.scored, self._turned_knobs(place), width, rows, chat.tolerance)
-        elif mode.view == "why" and questions.explained is not None:
-            from termchat.tui.pages.why import why_lines
-
+        elif view == "why" and questions.explained is not None:
             body = why_lines(questions.explained, width, chat.tolerance)
-        elif step is None or mode.view == "why":
-            body = prose("asking the model …", width, MUTED)
         else:
-            body = record_lines(step, width, rows)
+            body = prose("asking the model …", width, MUTED)
         return [*head, *body]
 
     def _turned_knobs(self, place: At) -> list[str]:
-        """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
+        """List the knobs that are not as they were, for the first of the reply's tokens for which one is not."""
         chat = self._shown.chat
         for span in reply_with(chat.conversation, place.node):
             for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
@@ -179,8 +277,7 @@ class NextPage(PanelPage):
     def lines(self, scene: Scene) -> list[Line]:
         shown, width = self._shown, scene.width
         step = shown_step(shown.chat, shown.mode)
-        token = step.token if step is not None and step.now else None
-        head = [*self._render_sentence(scene, _LOWEST), *self._render_selected(width, token)]
+        head = self._render_head(scene, _LOWEST, step.token if step is not None and step.now else None)
         if step is None:
             waits = "asking the model …" if shown.mode is not None else "waiting for the first token"
             return [*head, *prose(waits, width, MUTED)]
@@ -193,6 +290,7 @@ class DraftsPage(PanelPage):
     """Speculation; in token mode the round of the token."""
 
     name, in_tokens = "drafts", "round"
+    _drafts: ReplyDrafts | None = None
 
     @property
     def is_offered(self) -> bool:
@@ -201,13 +299,11 @@ class DraftsPage(PanelPage):
         return drafted or self._shown.chat.tuning.drafts is not None
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.pages.drafts import page_lines, token_page_lines
+        from termchat.tui.pages.drafts import ReplyDrafts, page_lines
 
-        shown, width = self._shown, min(scene.width, _READ)
-        head = [*self._render_sentence(scene), *self._render_selected(scene.width)]
-        if shown.mode is None:
-            return [*head, *page_lines(shown.chat, shown.reply, shown.drafts(), shown.forecast, width)]
-        return [*head, *token_page_lines(shown.chat, shown.reply, shown.drafts(), shown.mode.round(), width)]
+        self._drafts = self._drafts or ReplyDrafts()
+        self._drafts.follow(self._shown.chat, self._shown.reply)
+        return [*self._render_head(scene), *page_lines(self._shown, self._drafts, min(scene.width, _READ))]
 
 
 class PlotPage(PanelPage):
@@ -215,23 +311,26 @@ class PlotPage(PanelPage):
 
     name = "reply"
     measures: tuple[Measure, ...] = ("entropy", "probability", "time")
-    _placed: Sequence[Placed] = ()
-    _trace: Trace
+    _placed: Mapping[Measure, range] = {}
+    _above = 0
+    """Lines above the plots."""
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.pages.plots.reply_plots import columns_of, stacked
+        from termchat.tui.pages.plots import Trace, columns_of, stack_plots
 
-        head = [*self._render_sentence(scene), *self._render_selected(scene.width)]
-        self._trace = self._shown.trace(columns_of(scene.width))
-        lines, placed = stacked(self.measures, self._trace, scene.width, scene.rows - len(head))
-        self._placed = [one._replace(top=one.top + len(head)) for one in placed]
+        head, shown = self._render_head(scene), self._shown
+        self._above = len(head)
+        shown.trace = shown.trace or Trace()
+        shown.trace.follow(shown.reply, columns_of(scene.width), shown.cursor)
+        lines, self._placed = stack_plots(self.measures, shown.trace, scene.width, scene.rows - len(head))
         return [*head, *lines]
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
-        from termchat.tui.pages.plots.drawing import LABEL
+        from termchat.tui.pages.plots import LABEL
 
-        measure = next((one.measure for one in self._placed if 0 < y - one.top < one.rows), None)
-        return self._trace.peak(measure, x - LABEL) if measure is not None else None
+        trace, row = self._shown.trace, y - self._above
+        measure = next((measure for measure, rows in self._placed.items() if row in rows), None)
+        return trace.find_peak(measure, x - LABEL) if trace is not None and measure is not None else None
 
 
 class EntropyPage(PlotPage):

@@ -2,14 +2,16 @@
 
 `record_lines` are all its numbers; `step_lines` its distribution in bars, for the page of the next token and for the large
 view. Both say which time they show: the token as it was recorded, or the same place with the knobs as they are now.
+`sentence_lines` are the text around it, so that no view hides the sentence whose tokens it explains.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import TAIL, UNKNOWN, Token, is_taken
 from termchat.decoding.samplers import KNOBS, SamplerSettings
@@ -30,10 +32,14 @@ from termchat.tui.draw.marks import (
     prose,
     signed,
 )
+from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.candidates import candidate_table
-from termchat.tui.pages.rolls import Rolls, can_roll, missing, next_size
-from termchat.tui.pages.rounds import ShownRound, drafted_lines
+from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, compute_missing, next_size
+from termchat.tui.pages.page import first_in_view
+from termchat.tui.transcript.cursor.token_order import TokenRef
+
+if TYPE_CHECKING:
+    from termchat.tui.pages.drafts import ShownRound
 
 AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"
@@ -47,6 +53,13 @@ _LONGEST = 4
 """Bytes of a token that are written out."""
 _LEAST = 3
 """Candidates that are shown, however little room there is."""
+
+HERE = Ink("cursor", ground="panel", bold=True)
+"""The token under the cursor."""
+_BLOCK = 64
+"""Text begins at a multiple of so many tokens, one to two before the token: the lines stay while the cursor moves."""
+_MOST = 2000
+"""Characters that are wrapped on either side, at most: a token of an imported chat may be a page."""
 
 
 class Shown(NamedTuple):
@@ -70,7 +83,7 @@ class Shown(NamedTuple):
 
 
 def from_columns(node: Node, index: int, step: int) -> Token:
-    """What memory holds of a reply's token: all but its stages, candidates, position and the noise. `step` counts from the
+    """Make the record of a reply's token from memory: all but stages, candidates, position and noise. `step` counts from the
     reply's first token, `index` from its piece's."""
     tokens = node.tokens
     begin = tokens.ends[index - 1] if index else 0
@@ -86,22 +99,33 @@ def from_columns(node: Node, index: int, step: int) -> Token:
 
 
 def settings_of(node: Node, number: int) -> SamplerSettings | None:
-    """The knobs of the settings record with that number."""
+    """Return the knobs of the settings record with that number."""
     return next((settings.samplers for settings in node.settings if settings.number == number), None)
 
 
+def piece_of(token: Token) -> str:
+    """Show a token as a list does, by its bytes: the text of half a character comes only with its other half. A control token
+    has none, but a name."""
+    name = next((candidate.text for candidate in token.candidates if is_taken(candidate, token)), "")
+    return show_piece(token.bytes.decode("utf-8", "replace") or name)
+
+
+def label_values(*texts: str) -> list[Run]:
+    """Render names and values, by turns."""
+    return [(text, TEXT if at % 2 else MUTED) for at, text in enumerate(texts)]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
 def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
-    """The facts, the stages, then as many candidates as fit."""
+    """Render the facts, the stages, then as many candidates as fit."""
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
-    stages, settings = flowing(_list_stages(token), width), flowing(_list_settings(shown), width)
-    lines = [
-        *_render_title(shown, width),
-        *_render_draft(shown, width),
-        *flowing(_list_facts(shown), width),
-        *_near_tie(token, width),
-    ]
-    lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
+    lines = [*_render_title(shown, width), *flowing(_list_facts(shown), width), *_render_near_tie(token, width)]
+    for items in (_list_stages(token), _list_settings(shown)):
+        lines += [*(gap if items else []), *flowing(items, width)]
+    lines += gap
     if not token.candidates:
         return [*lines, *_render_unrecorded(token, width)]
     title: list[Run] = [("CANDIDATES", TITLE)]
@@ -109,10 +133,10 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
 
 
 def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, large: bool, numbered: bool) -> list[Line]:
-    """The distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with the facts
-    that are not in the table."""
+    """Render the distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with
+    the facts that are not in the table."""
     token = shown.token
-    title = [*_render_title(shown, width), *_render_draft(shown, width), *_near_tie(token, width)]
+    title = [*_render_title(shown, width), *_render_near_tie(token, width)]
     if not token.candidates:
         return [*title, *_render_unrecorded(token, width)]
     gap = [BLANK] if rows >= ROOMY else []
@@ -128,43 +152,33 @@ def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, larg
         blocks.append(lines if len(lines) <= room - before else [])
         room -= len(blocks[-1])
     rolled, stages, settings, facts = blocks
-    counts = rolls.of(token) if rolls is not None and can_roll(token) else None
-    table = candidate_table(token, [], width, max(room, _LEAST) + 1, numbered=numbered, bars=True, rolled=counts)
+    known = rolls if can_roll(token) else None
+    table = candidate_table(token, [], width, max(room, _LEAST) + 1, numbered=numbered, bars=True, rolled=known)
     return [*title, *settings, *facts, *gap, *table, *gap, *stages, *rolled]
 
 
-def piece_of(token: Token) -> str:
-    """The token as a list shows it, by its bytes: the text of half a character comes only with its other half. A control token
-    has none, but a name."""
-    name = next((candidate.text for candidate in token.candidates if is_taken(candidate, token)), "")
-    return show_piece(token.bytes.decode("utf-8", "replace") or name)
-
-
 def _render_title(shown: Shown, width: int) -> list[Line]:
+    """Render the token and the time it is of, and the draft of its step."""
     token = shown.token
-    ink = TITLE if shown.time == AS_RECORDED else _STAMP
     head = f"{shown.what} {token.step} "
     is_drawn = token.id != UNKNOWN or token.bytes  # else a server would draw, and only tells from what
     piece = one_line(piece_of(token), max(width - len(head), 4)) if is_drawn else ""
-    items: list[list[Run]] = [[(head, ink), (piece, STRONG)]]
+    items: list[list[Run]] = [[(head, TITLE if shown.time == AS_RECORDED else _STAMP), (piece, STRONG)]]
     notes = [shown.time, shown.note, "forced" if token.forced else ""]
     items += [[(one_line(note, width), MUTED if note == AS_RECORDED else Ink("stamp"))] for note in notes if note]
-    return flowing(items, width)
+    if shown.round is None:
+        return flowing(items, width)
+    from termchat.tui.pages.drafts import drafted_lines  # not needed before the first frame
+
+    return [*flowing(items, width), *drafted_lines(shown.round, width)]
 
 
-def _render_draft(shown: Shown, width: int) -> list[Line]:
-    """Render the draft of the step and the token in its place."""
-    return drafted_lines(shown.round, width) if shown.round is not None else []
-
-
-def _near_tie(token: Token, width: int) -> list[Line]:
+def _render_near_tie(token: Token, width: int) -> list[Line]:
     return prose(_NEAR_TIE, width, Ink("stamp")) if token.near_tie else []
 
 
 def _render_unrecorded(token: Token, width: int) -> list[Line]:
-    if token.id == UNKNOWN:
-        return prose(_NONE_TOLD, width, MUTED)
-    return prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)
+    return prose(_NONE_TOLD if token.id == UNKNOWN else _UNRECORDED.format(name_of("ask-again")), width, MUTED)
 
 
 def _list_facts(shown: Shown) -> list[list[Run]]:
@@ -186,35 +200,33 @@ def _list_facts(shown: Shown) -> list[list[Run]]:
         facts.append(("decode", f"{token.decode_us / 1000:.1f} ms{rows}"))
     if token.sample_us:  # not of a token that is not taken yet, nor of one that was only asked about
         facts.append(("sample", f"{token.sample_us / 1000:.2f} ms"))
-    facts += [("id", str(token.id))] if token.id != UNKNOWN else []
+    if token.id != UNKNOWN:
+        facts.append(("id", str(token.id)))
     facts.append(("bytes", data or "none"))
     if token.position >= 0:
         facts.append(("position", str(token.position)))
     facts += [(name, f"{value:.2f}") for name, value in token.state.items() if name != TAIL]
     if token.unlisted:
         facts.append(("not listed", percent(token.unlisted, 2)))
-    if (grammar := next((stage for stage in token.stages if stage.name == GRAMMAR), None)) is not None:
-        facts.append((GRAMMAR, f"allowed {grammar.survivors:,}"))
-        if grammar.removed_mass is not None:
-            facts.append(("removed", percent(grammar.removed_mass)))
-        if grammar.forced:
-            facts.append((GRAMMAR, "forced"))
-    return [[(name + " ", MUTED), (value, TEXT)] for name, value in facts]
+    for stage in [stage for stage in token.stages if stage.name == GRAMMAR][:1]:
+        facts.append((GRAMMAR, f"allowed {stage.survivors:,}"))
+        facts += [("removed", percent(stage.removed_mass))] if stage.removed_mass is not None else []
+        facts += [(GRAMMAR, "forced")] if stage.forced else []
+    return [label_values(f"{name} ", value) for name, value in facts]
 
 
 def _list_stages(token: Token) -> list[list[Run]]:
     """List each stage with its survivors; stages that cut tokens stand out."""
-    items: list[list[Run]] = []
+    items: list[list[Run]] = [[("LEFT AFTER", TITLE)]] if token.stages else []
     before = max((stage.survivors for stage in token.stages), default=0)
     for stage in token.stages:
-        cut = stage.survivors < before
-        items.append([(stage.name + " ", MUTED), (str(stage.survivors), STRONG if cut else MUTED)])
+        items.append([(f"{stage.name} ", MUTED), (str(stage.survivors), STRONG if stage.survivors < before else MUTED)])
         before = stage.survivors
-    return [[("LEFT AFTER", TITLE)], *items] if items else []
+    return items
 
 
 def _list_settings(shown: Shown) -> list[list[Run]]:
-    """The knobs that did something, as the chain panel writes them, and the seed."""
+    """List the knobs that did something, as the chain panel writes them, and the seed."""
     if shown.samplers is None:
         return []
     items: list[list[Run]] = [[("SETTINGS", TITLE)]]
@@ -222,8 +234,8 @@ def _list_settings(shown: Shown) -> list[list[Run]]:
         for knob in map(KNOBS.__getitem__, stage.knobs):
             value = getattr(shown.samplers, knob.name)
             if knob.always or (stage.is_active(shown.samplers) and not knob.is_off(value)):
-                items.append([(knob.label + " ", MUTED), (knob.show(value), TEXT)])
-    return [*items, [("seed ", MUTED), (str(shown.seed), TEXT)]] if shown.seed is not None else items
+                items.append(label_values(f"{knob.label} ", knob.show(value)))
+    return [*items, label_values("seed ", str(shown.seed))] if shown.seed is not None else items
 
 
 def _list_rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
@@ -238,9 +250,62 @@ def _list_rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
     if rolls is None:
         return [more]
     left = [candidate.probability for candidate in shown.token.candidates if candidate.probability > 0]
-    facts: list[Run] = [("seeds ", MUTED), (f"{rolls.first} to {rolls.first + rolls.n - 1}", TEXT)]
-    if len(left) == 1 and not missing(left):
+    facts = label_values("seeds ", f"{rolls.first} to {rolls.first + rolls.n - 1}")
+    if len(left) == 1 and not compute_missing(left):
         greedy = shown.samplers is not None and shown.samplers.temperature <= 0
         why = "temperature 0 leaves one token" if greedy else "one token was left"
         facts = [(f"nothing was random: {why}", STRONG)]
     return [[(f"{rolls.n:,} ROLLS", TITLE)], facts, more]
+
+
+# --- the text around it ----------------------------------------------------------------------------------------------
+
+
+def sentence_lines(
+    conversation: Conversation,
+    reply: Sequence[Span],
+    cursor: TokenRef | None,
+    pending: Token | None,
+    width: int,
+    rows: int,
+) -> list[Line]:
+    """Render `rows` lines of the reply around the token under the cursor, the newest without one, or the one that is
+    `pending` behind it. The token has marks around it. The cost does not depend on the length of the reply."""
+    count = 0
+    at = -1
+    for span in reply:
+        if cursor is not None and span.node.number == cursor.node:
+            at = count + min(cursor.index, span.count - 1)
+        count += span.count
+    at = count if pending is not None else count - 1 if at < 0 else at
+    begin = max((at // _BLOCK - 1) * _BLOCK, 0)
+    wrapper = Wrapper(width)
+    number = reply[0].node.parent if reply else conversation.leaf
+    if begin == 0 and number is not None:
+        message = conversation.nodes[number].written + ("" if conversation.raw else "\n")
+        wrapper.feed(message[-_MOST:], MUTED)
+    wrapper.feed(_text_between(reply, begin, at)[-_MOST:], TEXT)
+    if pending is not None or count:
+        text = _text_between(reply, at, at + 1) if pending is None else pending.text or piece_of(pending)
+        word = text.strip()
+        first = text.find(word) if word else 0  # spaces and line breaks stay outside of the marks
+        wrapper.feed(text[:first], TEXT)
+        wrapper.feed(f"▐{word or ('⏎' if text else '∅')}▌", HERE)
+        wrapper.feed(text[first + len(word) :], TEXT)
+        wrapper.feed(_text_between(reply, at + 1, at + 2 * _BLOCK)[:_MOST], TEXT)
+    lines = wrapper.lines
+    middle = next((row for row, line in enumerate(lines) if any(ink == HERE for _, ink in line.runs)), len(lines) - 1)
+    first = first_in_view(middle, len(lines), rows)
+    shown = lines[first : first + rows]
+    return shown + [BLANK] * (rows - len(shown))
+
+
+def _text_between(reply: Sequence[Span], begin: int, end: int) -> str:
+    """Join the texts of the tokens from `begin` to before `end`, counted over all pieces."""
+    texts: list[str] = []
+    passed = 0
+    for span in reply:
+        first, last = max(begin - passed, 0), min(end - passed, span.count)
+        texts += span.node.tokens.texts[first : max(first, last)]
+        passed += span.count
+    return "".join(texts)

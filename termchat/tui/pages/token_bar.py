@@ -1,34 +1,114 @@
-"""Token mode on the screen: the ribbon, which has the keyboard, the line that is typed below it, and its dialogs."""
+"""Token mode: the reply under the cursor on one line, which has the keyboard, the line that is typed below it, and what keys do
+to the token under the cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Concatenate, Literal, ParamSpec, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.chat.changes import Answered, Change, Notice
+from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.questions import Questions
 from termchat.chat.service import Chat
-from termchat.conversation.tree import Span
+from termchat.conversation.heat import MEASURES
+from termchat.conversation.session import View as Kept
+from termchat.conversation.tree import Node, Place, Span, TokenColumns
+from termchat.conversation.unsent import Wish
+from termchat.decoding.draft_figures import DraftedStep, round_at
+from termchat.decoding.escapes import unescape
+from termchat.decoding.records import Token
+from termchat.engine.port import Unit
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import MARGIN
+from termchat.tui.draw.ink import HEATS, MARGIN, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
+from termchat.tui.draw.marks import MUTED, again
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
-from termchat.tui.pages.ribbon import ribbon_line, token_at
-from termchat.tui.pages.token_mode import PROMPTS, TokenMode, Typing, View
+from termchat.tui.pages.record import HERE, ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.cursor import Move
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, TokenLook, heats, next_look
+
+if TYPE_CHECKING:
+    from termchat.tui.pages.drafts import ShownRound
 
 P = ParamSpec("P")
+View = Literal["record", "asked", "why", "what-if", "ending"]
+Typing = Literal["text", "why"]
+
+_PROMPTS: dict[Typing, str] = {
+    "text": "replacement from here on; a leading space counts, \\n is a line break",
+    "why": "why not … ? text or #id; a leading space counts",
+}
+_KEPT = 8
+"""Records that are not read again at once."""
+_ONWARDS = frozenset[Move]({"right", "down", "last", "line_end", "turn_down"})
+_BACKWARDS = frozenset[Move]({"left", "up", "first", "line_start", "turn_up"})
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+_NOT_DRAWN = "·"
+_drawn: WeakKeyDictionary[TokenColumns, tuple[tuple[TokenLook, int] | None, str]] = WeakKeyDictionary()
+
+
+def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
+    """Render a whole reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
+
+    A cell stands for as many tokens as any other, and shows the hottest of them, so that no surprise gets lost. It is as high
+    as the measure: low where a probability is. Tokens that a person forced, which have no such measure, are a dot. A longer
+    reply has more tokens in a cell, never less than half of the line's cells.
+    """
+    parts, each = _divide_cells(reply, width)
+    runs: list[Run] = []
+    for node, count in ((span.node, span.count) for span in parts):
+        cells = _draw_cells(node.tokens, look, count, each)
+        at = cursor.index // each if cursor is not None and cursor.node == node.number else len(cells)
+        runs += [(cells[:at], MUTED), (cells[at : at + 1], HERE), (cells[at + 1 :], MUTED)]
+    return Line(tuple(run for run in runs if run[0]))
+
+
+def _draw_cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> str:
+    """Draw the first `count` tokens of a part. Cells that have all their tokens are drawn once."""
+    key, (drawn_key, drawn) = (look, each), _drawn.get(tokens, (None, ""))
+    cells = drawn[: count // each] if drawn_key == key else ""
+    read, rises = heats(tokens, look), look != "drafts" and MEASURES[look].rises
+    for begin in range(len(cells) * each, count, each):
+        end = min(begin + each, count)
+        hottest = min(read[begin:end])
+        height = hottest if rises else HEATS - 1 - hottest
+        is_forced = rises and 0 not in tokens.by_hand[begin:end]
+        cells += _NOT_DRAWN if is_forced else BLOCKS[height * len(BLOCKS) // HEATS]
+    _drawn[tokens] = key, cells[: count // each]
+    return cells
+
+
+def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
+    """Find the token that gives a cell of the ribbon its height; None beside it."""
+    parts, each = _divide_cells(reply, width)
+    for span in parts:
+        cells = -(-span.count // each)
+        if 0 <= column < cells:
+            places = range(column * each, min((column + 1) * each, span.count))
+            return TokenRef(span.node.number, min(places, key=heats(span.node.tokens, look).__getitem__))
+        column -= cells
+    return None
+
+
+def _divide_cells(reply: Sequence[Span], width: int) -> tuple[list[Span], int]:
+    """Return the parts that fit, each of which begins a cell of its own, and about the fewest tokens a cell for that."""
+    parts = [span for span in reply if span.count][-width:] if width > 0 else []
+    each = max(-(-sum(span.count for span in parts) // max(width, 1)), 1)
+    while sum(-(-span.count // each) for span in parts) > width:
+        each += max(each // 8, 1)
+    return parts, each
 
 
 @runtime_checkable
@@ -41,30 +121,42 @@ class ShowsAnswers(Protocol):
 class Ribbon(LinesView, can_focus=True):
     """The reply under the cursor on one line, and the meaning of its colours on another if it fits."""
 
-    class Clicked(Message):
-        """A cell of the reply."""
 
-        def __init__(self, column: int) -> None:
-            super().__init__()
-            self.column = column
+class At(NamedTuple):
+    """A reply and the place of one of its tokens, or of the one behind its last, which a paused reply waits with."""
 
-    def on_click(self, event: events.Click) -> None:
-        if event.button == 1 and event.y == 0:
-            self.post_message(self.Clicked(event.x - MARGIN))
+    node: Node
+    at: int
 
 
-def _acting(do: Callable[Concatenate[TokenMode, P], object]) -> Callable[Concatenate[Tokens, P], None]:
-    """Make an action of the bar from one of token mode."""
+class _AndPending:
+    """The tokens of a reply and the pending one behind them."""
 
-    def act(bar: Tokens, /, *arguments: P.args, **options: P.kwargs) -> None:
-        do(bar.mode, *arguments, **options)
-        bar.follow()
+    def __init__(self, tokens: TokenColumns, pending: Token) -> None:
+        self._tokens, self._pending = tokens, pending
+
+    def __len__(self) -> int:
+        return len(self._tokens) + 1
+
+    def __getitem__(self, index: int) -> DraftedStep:
+        return self._pending if index == len(self._tokens) else self._tokens[index]
+
+
+def _acting(do: Callable[Concatenate[Tokens, P], object]) -> Callable[Concatenate[Tokens, P], None]:
+    """Make an action that shows its effect."""
+
+    def act(self: Tokens, /, *arguments: P.args, **options: P.kwargs) -> None:
+        do(self, *arguments, **options)
+        self.follow()
 
     return act
 
 
 class Tokens(Column):
-    """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard."""
+    """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard.
+
+    While it `is_open`, `view` is what the panels show, `typing` what a line is being typed for.
+    """
 
     DEFAULT_CSS = """
     Tokens { height: auto; }
@@ -78,12 +170,22 @@ class Tokens(Column):
 
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
-        self.mode = TokenMode(chat, transcript)
+        self._chat, self._whole = chat, transcript
+        self.transcript = transcript
+        """The view of the reply that is looked at."""
         self.ribbon = Ribbon()
-        self._chat = chat
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self._asking: object = None
+        self.open = False
+        self.view: View = "record"
+        self.typing: Typing | None = None
+        self._behind = self._forked = False
+        self._branch: int | None = None
+        self._at: TokenRef | None = None
+        self._recorded: dict[tuple[Node, int], Token] = {}
+        self._before_tuning: View | None = None
+        """What was shown when TUNE was opened; None while it is closed."""
+        self._found: tuple[int | None, Place | None] | None = None
 
     def compose(self) -> ComposeResult:
         yield self.ribbon
@@ -97,127 +199,415 @@ class Tokens(Column):
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
+    @property
+    def mode(self) -> Tokens:
+        """The same; for callers that tell the mode from its widget."""
+        return self
+
+    def look_at(self, view: TranscriptView | None) -> None:
+        """Move to the view of a single reply, or back to the whole chat (None). Token mode closes if it is open in another."""
+        view = view or self._whole
+        if view is not self.transcript:
+            if self.open:
+                self.leave()
+            self.transcript = view
+
     def enter(self) -> bool:
-        """Open token mode; False for a chat without tokens."""
-        if not self.mode.enter():
-            self._chat.add_changes(Notice("no tokens yet", "send a message first"))
-            return False
+        """Put the cursor on a token; False for a chat without tokens. The first time, and if nothing has happened since, it is
+        where it was when the chat was last open; else on the newest token in view."""
+        if not self.open:
+            restored, self._found = self._found, None
+            place = self._chat.session.view.cursor
+            kept = restored == (self._chat.conversation.leaf, place) and not self._chat.busy
+            if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
+                self.transcript.set_cursor(TokenRef(*place))
+            else:
+                self.transcript.open_cursor()
+            self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
+            self.open = self._behind or self.transcript.cursor is not None
+            if not self.open:
+                self._notify("no tokens yet", "send a message first")
+                return False
+            if self._behind:
+                self.transcript.move_cursor("last")
+            self._at = self.transcript.cursor
+            self._follow_knobs()
         self.follow()
         self.screen.set_focus(self.ribbon)  # not focus(): the very next key is for it
         return True
 
+    def leave(self) -> None:
+        self.keep()
+        self.open, self.typing = False, None
+        self._go_to("record")
+        self.transcript.close_cursor()
+        self.follow()
+
     def back(self) -> bool:
         """Close the innermost thing; False if nothing was open."""
-        if not self.mode.open:
+        if not self.open:
             return False
-        self.mode.back()
+        if self.typing is None and self.view == "record":
+            self.leave()
+            return True
+        if self.typing is not None:
+            self.typing = None
+        else:
+            self._go_to("record")
         self.follow()
-        if self.mode.open:
-            self.screen.set_focus(self.ribbon)
+        self.screen.set_focus(self.ribbon)
         return True
 
-    def leave(self) -> None:
-        self.mode.leave()
-        self.follow()
+    def keep(self) -> None:
+        """Have the chat keep the cursor and the looks, for when it is opened again."""
+        cursor = self.transcript.cursor
+        place = Place(*cursor) if cursor is not None else self._chat.session.view.cursor
+        self._chat.set_view(Kept(place, *self._whole.looks))
+
+    def find(self) -> None:
+        """Take the looks that were kept with another chat; its cursor will be where it was."""
+        view = self._chat.session.view
+        self._found = (self._chat.conversation.leaf, view.cursor)
+        if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
+            self._whole.looks = view.look, view.token_look
 
     def next_look(self) -> None:
         """Turn to the next look of tokens, and save it with the chat."""
         replies = (span.node for span in self.transcript.cursor_reply)
         self.transcript.look = next_look(TOKEN_LOOKS, self.transcript.look, replies)
-        self.mode.keep()
+        self.keep()
 
     @property
-    def transcript(self) -> TranscriptView:
-        """The view of the reply that is looked at."""
-        return self.mode.transcript
+    def place(self) -> At | None:
+        """The token under the cursor, or the one that a paused reply waits with."""
+        ref = self.transcript.cursor
+        if not self.open:
+            return None
+        if self.pending and (leaf := self._chat.conversation.leaf) is not None:
+            node = self._chat.conversation.nodes[leaf]
+            return At(node, len(node.ids))
+        if ref is None:
+            return None
+        node = self._chat.conversation.nodes[ref.node]
+        return At(node, min(ref.index, len(node.ids) - 1))
+
+    @property
+    def pending(self) -> bool:
+        """Whether that is the token which a paused reply waits with."""
+        return self._behind and self._chat.paused is not None
 
     @property
     def home(self) -> Widget:
         """What has the keyboard: the line while one is typed, else the ribbon."""
-        return self._input if self.mode.typing is not None else self.ribbon
+        return self._input if self.typing is not None else self.ribbon
 
     @property
     def asked(self) -> list[Label]:
         """The keys of the line while one is typed."""
-        return [Label("Enter", "accept"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
-
-    # --- what it shows -----------------------------------------------------------------------------------------------
-
-    def heard(self, news: Sequence[Change]) -> None:
-        if news and self.mode.open:
-            self.mode.heard(news)
-            self.show()
-        if isinstance(self._asking, ShowsAnswers) and any(isinstance(change, Answered) for change in news):
-            self._asking.hear(self._chat.questions)
-
-    def show(self) -> None:
-        look = self.transcript.look
-        if self.mode.open and look != "reading":
-            line = ribbon_line(self.transcript.cursor_reply, look, self.transcript.cursor, self.ribbon.room)
-            self.ribbon.show_lines([line, legend_line(look, self.transcript.cursor_reply)])
-
-    def follow(self) -> None:
-        """Show what token mode has open, and posts `Acted`."""
-        typing = self.mode.typing is not None
-        self.display = self.mode.open
-        if typing != self._input.display:
-            self._input.display = typing
-            self._input.clear()
-        self.show()
-        self.post_message(self.Acted())
-
-    def on_ribbon_clicked(self, event: Ribbon.Clicked) -> None:
-        look = self.transcript.look
-        if look != "reading":
-            ref = token_at(self.transcript.cursor_reply, look, event.column, self.ribbon.room)
-            if ref is not None:
-                self.transcript.set_cursor(ref)
+        return [Label("Enter", "accept"), Label(name_of("back"), "back")] if self.typing is not None else []
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    action_move = _acting(TokenMode.move)
-    action_choose = _acting(TokenMode.choose)
-    action_cut = _acting(TokenMode.cut)
-    action_ask = _acting(TokenMode.ask)
-    action_fork_there = _acting(TokenMode.fork_there)
-    action_pause = _acting(TokenMode.pause)
-    action_step = _acting(TokenMode.step)
-    _show, _submit = _acting(TokenMode.show), _acting(TokenMode.submit)
+    def _move_cursor(self, how: Move) -> None:
+        """Move the cursor; from the last token on to the one that a paused reply waits with."""
+        was_pending, before = self.pending, self.transcript.cursor
+        if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
+            self.transcript.move_cursor(how)
+        stayed = before == self.transcript.cursor
+        self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
+        self._follow_cursor()
 
+    action_move = _acting(_move_cursor)
+
+    @_acting
     def action_half_page(self, how: Literal["up", "down"]) -> None:
         for _ in range(max(self.transcript.size.height // 2, 1)):
-            self.mode.move(how)
-        self.follow()
+            self._move_cursor(how)
 
-    async def action_bias(self, how: str) -> None:
-        await self.app.run_action(f"bias({how!r})", self.screen)
-
-    def action_show(self, view: View) -> None:
-        if self.mode.open or self.enter():
-            self._show(view)
+    @_acting
+    def action_choose(self, number: int) -> None:
+        """Go on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
+        shown, place = self.shown(), self.place
+        if shown is None or place is None:
+            return
+        if number > len(shown.token.candidates):
+            self._notify(f"no candidate {number}", f"{name_of('ask-again')} asks the model for candidates")
+            return
+        chosen = shown.token.candidates[number - 1].id
+        if shown.pending:
+            self._chat.replies.force_tokens([chosen])
+        else:
+            self._fork_at(place, ids=[chosen])
 
     def action_type(self, what: Typing) -> None:
-        self._input.placeholder = PROMPTS[what]
-        self.mode.typing = what
+        self._input.placeholder = _PROMPTS[what]
+        self.typing = what
         self.follow()
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.ribbon)
-        self._submit(event.value)
+        self._submit_text(event.value)
+
+    @_acting
+    def _submit_text(self, text: str) -> None:
+        typing, self.typing = self.typing, None
+        place = self.place
+        if not text or place is None:
+            return
+        if typing == "why":
+            what = int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else unescape(text)
+            self._chat.questions.explain_token(place.node, place.at, what, now=self.pending)
+            self.view = "why"
+        elif self.pending:
+            self._chat.replies.force_text(unescape(text))
+        else:
+            self._fork_at(place, text=unescape(text))
+
+    @_acting
+    def action_cut(self, paused: bool = False) -> None:
+        """Draw on from before the token, with the same dice; `paused` waits there."""
+        if self.pending:
+            self._notify("the reply is already paused here")
+        elif (place := self.place) is not None:
+            self._fork_at(place, paused=paused)
+
+    def _inspect_token(self, now: bool) -> None:
+        """Ask the model for this position again, with its original settings or the current knobs."""
+        if (place := self.place) is not None and not self.pending:
+            self._chat.questions.inspect_token(place.node, place.at, now=now)
+            self.view = "asked"
+
+    action_ask = _acting(_inspect_token)
+
+    def action_show(self, view: View) -> None:
+        """Show another view of the reply, or close it."""
+        if self.open or self.enter():
+            self._go_to("record" if self.view == view else view)
+            if self.view == "what-if" and (place := self.place) is not None:
+                self._chat.questions.score_reply(place.node)
+            self.follow()
+
+    @_acting
+    def action_fork_there(self) -> None:
+        """Fork, from what-if, at the first token that differs under the current knobs."""
+        replay = self._chat.questions.scored
+        if self.view != "what-if" or replay is None:
+            return
+        if replay.summary.first is None:
+            self._notify("every token would stay the same", f"{name_of('tune')} turns the knobs")
+            return
+        number, index = replay.places[replay.summary.first]
+        self._fork_at(At(self._chat.conversation.nodes[number], index))
+
+    @_acting
+    def action_pause(self) -> None:
+        if self._chat.phase == "paused":
+            self._chat.replies.resume()
+        elif self._chat.busy:
+            self._behind = True
+            self._chat.replies.pause()
+        else:
+            finished = [span.node.finished for span in self._chat.conversation.find_reply()[-1:]]
+            has_ended = any(end is not None and end.reason == "end" for end in finished)
+            onward = "" if has_ended else f"{name_of('continue')} continues it; "
+            self._notify("no reply is running", f"{onward}{name_of('cut-paused')} restarts from here, paused")
+
+    @_acting
+    def action_step(self, unit: Unit) -> None:
+        """Continue a paused reply for one unit."""
+        if self._chat.phase == "paused":
+            self._behind = True
+            self._chat.replies.step(unit)
+        else:
+            onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} restarts from here, paused"
+            self._notify("pause the reply before stepping", onward)
+
+    async def action_bias(self, how: str) -> None:
+        await self.app.run_action(f"bias({how!r})", self.screen)
 
     async def action_dialog(self, name: str) -> None:
         await self.app.run_action(f"dialog({name!r})", self.screen)
 
-    def read(self, dialog: Screen[None]) -> None:
-        """Open a dialog that shows answers."""
+    # --- what the screen says ----------------------------------------------------------------------------------------
 
-        def closed(_result: None) -> None:
-            self._asking = None
+    def pointed(self) -> bool:
+        """Follow the cursor, which a click may have moved; return whether a token has it, or soon will."""
+        if self.transcript.cursor != self._at:
+            self._behind = False
+            self._follow_cursor()
+        return self._at is not None or self._forked or self._branch is not None or self.pending
 
-        self._asking = dialog
-        self.app.push_screen(dialog, closed)
+    def tune(self, tuning: bool) -> None:
+        """Follow TUNE, which was opened or closed. While it is open, a record gives way to what the knobs make of the token."""
+        before = self._before_tuning
+        if tuning and before is None:
+            self._before_tuning = self.view
+            self._follow_knobs()
+        elif not tuning and before is not None:
+            self._before_tuning = None
+            if self.view == "asked" and before != "asked":
+                self._go_to("record")
+
+    def heard(self, news: Sequence[Change]) -> None:
+        if news and self.open:
+            self._follow_chat(news)
+            self.show()
+        if any(isinstance(change, Answered) for change in news):
+            for dialog in self.app.screen_stack:
+                if isinstance(dialog, ShowsAnswers):
+                    dialog.hear(self._chat.questions)
+
+    def _follow_chat(self, news: Sequence[Change]) -> None:
+        """Follow the chat to a new branch, and to the token at which a reply is paused."""
+        if self._forked and any(isinstance(change, PathChanged) for change in news):
+            self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
+            self.transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
+            self._at = self.transcript.cursor
+        if self.pending and any(isinstance(change, StatusChanged | ReplyGrew) for change in news):
+            self._behind, self._branch = True, None
+            self.transcript.move_cursor("last")
+            self._at = self.transcript.cursor
+        elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
+            self.transcript.set_cursor(TokenRef(self._branch, 0))
+            self._branch, self._at = None, self.transcript.cursor
+        if self.open and self.transcript.cursor is None:  # a branch from the very first token has none for a moment
+            self.transcript.open_cursor()
+            self._at = self.transcript.cursor
+        if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
+            self._notify(failed)
+            self.view = "record"
+
+    # --- what it shows -----------------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        look = self.transcript.look
+        if self.open and look != "reading":
+            line = ribbon_line(self.transcript.cursor_reply, look, self.transcript.cursor, self.ribbon.room)
+            self.ribbon.show_lines([line, legend_line(look, self.transcript.cursor_reply)])
+
+    def follow(self) -> None:
+        """Show what is open, and post `Acted`."""
+        typing = self.typing is not None
+        self.display = self.open
+        if typing != self._input.display:
+            self._input.display = typing
+            self._input.clear()
+        self.show()
+        self.post_message(self.Acted())
+
+    def on_click(self, event: events.Click) -> None:
+        look, ribbon = self.transcript.look, self.ribbon
+        if event.button == 1 and event.widget is ribbon and event.y == 0 and look != "reading":
+            ref = token_at(self.transcript.cursor_reply, look, event.x - MARGIN, ribbon.room)
+            if ref is not None:
+                self.transcript.set_cursor(ref)
+
+    # --- what the panels show ----------------------------------------------------------------------------------------
+
+    def shown(self) -> Shown | None:
+        """Return the step to show; None while the model is asked for it, and without a token."""
+        if (place := self.place) is None:
+            return None
+        chat, node, paused = self._chat, place.node, self._chat.paused
+        now, start = chat.tuning.samplers(), node.start or self._begin_of(node)[0].start
+        seed = start.seed if start is not None else None
+        if self.pending and paused is not None:
+            waits = f"waiting: {paused.why}" if paused.why else "waiting"
+            return Shown(paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round())
+        then = settings_of(node, node.tokens.settings[place.at])
+        if self.view != "asked":
+            return Shown(
+                self._read_record(node, place.at), samplers=then, seed=seed, node=node.number, round=self.round()
+            )
+        if (asked := chat.questions.inspected) is None:
+            return None
+        time, knobs = (WITH_KNOBS, now) if asked.now else (ORIGINAL, then)
+        note = again(chat.tolerance) if asked.inspected.recomputed else ""
+        return Shown(asked.inspected.token, "RECOMPUTED", time, note, knobs, asked.now, seed=seed, node=node.number)
+
+    def round(self) -> ShownRound | None:
+        """Return the round of drafting of the token; None if it was decoded alone."""
+        if (place := self.place) is None:
+            return None
+        node, tokens, paused = place.node, place.node.tokens, self._chat.paused
+        pending = paused.token if self.pending and paused is not None else None
+        drafted = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        if drafted is None:
+            return None
+        from termchat.tui.pages.drafts import ShownRound  # not needed before the first frame
+
+        end, ending = drafted.begin + drafted.accepted, None
+        if drafted.corrected is not None:
+            ending = pending if end == len(tokens) else self._read_record(node, end)
+        return ShownRound(drafted, place.at, self._begin_of(node)[1], ending, pending is not None, node.done)
+
+    def _read_record(self, node: Node, at: int) -> Token:
+        """Read the record of a token from the store, once."""
+        if (node, at) not in self._recorded:
+            record = self._chat.session.read_token(node, at)
+            if record is None:  # not kept, or not yet
+                return from_columns(node, at, self._begin_of(node)[1] + at)
+            if len(self._recorded) >= _KEPT:
+                self._recorded.clear()
+            self._recorded[node, at] = record
+        return self._recorded[node, at]
+
+    def _begin_of(self, node: Node) -> tuple[Node, int]:
+        """Find the first piece of the reply that a node is a piece of, and count the tokens between their beginnings."""
+        before = 0
+        while node.parent is not None and (parent := self._chat.conversation.nodes[node.parent]).role == "assistant":
+            before += node.at
+            node = parent
+        return node, before
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+
+    def _follow_cursor(self) -> None:
+        """Answers about one token go when the cursor leaves it; those about a reply stay until another one is reached."""
+        self._at, self._branch = self.transcript.cursor, None
+        replay, place = self._chat.questions.scored, self.place
+        if self.view in ("asked", "why"):
+            self._go_to("record")
+        elif self.view == "what-if" and place is not None and replay is not None:
+            reached = any(number == place.node.number for number, _ in replay.places)
+            if not reached:
+                self._chat.questions.score_reply(place.node)
+        self._follow_knobs()
+
+    def _follow_knobs(self) -> None:
+        """In TUNE, ask about the token with the current knobs, and again whenever one turns, if the model can be asked."""
+        chat, place = self._chat, self.place
+        if self._before_tuning is None or place is None or self.pending or chat.model is None:
+            return
+        explained = chat.questions.explained
+        if self.view == "why" and explained is not None and "explain" in chat.offers:
+            what = explained.text or explained.explained.explanation.id
+            chat.questions.explain_token(place.node, place.at, what, now=True)
+        elif self.view in ("record", "asked") and "inspect" in chat.offers:
+            self._inspect_token(now=True)
+
+    def _go_to(self, view: View) -> None:
+        """Show another view; a closed one is not asked again when knobs turn."""
+        self.view = view
+        self._chat.questions.forget_answers()
+
+    def _fork_at(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
+        """Fork a reply before a token. While walks run the fork is one more of them, and the cursor stays."""
+        self._go_to("record")
+        walks = self._chat.walks
+        walk = walks.shown.walk_of(place.node.number) if walks.shown is not None and walks.shown.running else None
+        if walk is not None:
+            walks.fork_reply(walk, place.at, ids or (), text=text, paused=paused)
+            return
+        self._forked = True
+        self._chat.forks.fork_reply(
+            place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
+        )
+
+    def _notify(self, message: str, hint: str = "") -> None:
+        self._chat.add_changes(Notice(message, hint))
 
 
 class Legend(Slip):

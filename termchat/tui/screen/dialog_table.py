@@ -72,11 +72,11 @@ def _breakpoints(screen: DialogScreen) -> None:
 
 def _bias(screen: DialogScreen) -> None:
     """Show the logit biases; in token mode with the candidates of the token under the cursor."""
-    from termchat.tui.tokens.bias_dialog import BiasDialog
+    from termchat.tui.lists.bias_dialog import BiasDialog
 
     shown = screen.tokens.mode.shown() if screen.tokens.mode.open else None
     token = shown.token if shown is not None else None
-    screen.tokens.read(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
+    screen.open(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
 
 
 def _tree(screen: DialogScreen) -> None:
@@ -94,13 +94,13 @@ def _tree(screen: DialogScreen) -> None:
 
 def _tokens_of(screen: DialogScreen, title: str, node_of: Callable[[Node], Node | None]) -> None:
     """Show the tokens of a node that belongs to the reply under the cursor, given its first one."""
-    from termchat.tui.tokens.tokenizer import PiecesDialog
+    from termchat.tui.lists.tokenizer import PiecesDialog
 
     chat = screen.chat
     reply = screen.tokens.transcript.cursor_reply
     node = node_of(reply[0].node) if reply else None
     if node is not None:
-        screen.tokens.read(PiecesDialog(screen.palette, title))
+        screen.open(PiecesDialog(screen.palette, title))
         chat.questions.tokens_of(node)
         screen.tokens.follow()
 
@@ -112,16 +112,16 @@ def _prompt(screen: DialogScreen) -> None:
 
 def tokenize(screen: DialogScreen, text: str) -> None:
     """Show the tokens of a text, which can be typed on."""
-    from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
+    from termchat.tui.lists.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
     def ask(text: str) -> None:
         screen.chat.questions.ask_tokens(text)
         screen.tokens.follow()
 
     if len(text) <= MOST_TYPED:
-        screen.tokens.read(TokenizerDialog(screen.palette, text, ask))
+        screen.open(TokenizerDialog(screen.palette, text, ask))
     else:
-        screen.tokens.read(PiecesDialog(screen.palette, "Tokens"))
+        screen.open(PiecesDialog(screen.palette, "Tokens"))
         ask(text)
 
 

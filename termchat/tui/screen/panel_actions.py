@@ -9,9 +9,9 @@ from termchat.conversation.tree import Conversation, Span
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
+from termchat.tui.pages.candidates import can_roll, roll_more
+from termchat.tui.pages.panel_pages import shown_step
 from termchat.tui.pages.panels import Panels
-from termchat.tui.pages.rolls import can_roll, more
-from termchat.tui.pages.shown_reply import shown_step
 
 if TYPE_CHECKING:
     from termchat.tui.pages.drafts import ReplyDrafts
@@ -36,7 +36,7 @@ class PanelActions(ScreenContext):
             self._token_view = mode.view
         reply = self.tokens.transcript.cursor_reply if mode.open else newest_reply(self.chat.conversation)
         tuning = self.tune is not None
-        self.panels.show_chat(self.chat, reply, self.knobs, mode if mode.open else None, tuning=tuning)
+        self.panels.show_reply(reply, self.knobs, mode if mode.open else None, tuning=tuning)
 
     def on_panels_computed(self) -> None:
         self.show_panels()
@@ -79,7 +79,7 @@ class PanelActions(ScreenContext):
         self.tokens.transcript.set_cursor(event.ref)
 
     def action_roll(self, n: int = 0, first: int | None = None) -> None:
-        """Roll the dice at the step that is shown (see `rolls.more`), on a page that shows it. A reply that runs would take it
+        """Roll the dice at the step that is shown (see `roll_more`), on a page that shows it. A reply that runs would take it
         out of sight, so that token mode holds it."""
         chat, tokens, panels = self.chat, self.tokens, self.panels
         if chat.busy and chat.paused is None and not tokens.mode.open:
@@ -92,7 +92,7 @@ class PanelActions(ScreenContext):
         if not can_roll(shown.token):
             self.tell(Notice("the server that drew this token does not tell what its sampler chain left"))
             return
-        panels.shown.rolls = more(panels.shown.rolls, shown.node, shown.token.step, n, first)
+        panels.shown.rolls = roll_more(panels.shown.rolls, shown.node, shown.token.step, n, first)
         if panels.here != "next" and not (panels.big and tokens.mode.open and panels.here == "chain"):
             panels.page = "next"
         if not panels.display:
@@ -135,7 +135,7 @@ class PanelActions(ScreenContext):
         knobs.unfolded = not knobs.unfolded
         self.show_knobs()
 
-    def on_knobs_view_turned(self) -> None:
+    def on_panels_turned(self) -> None:
         self.show_knobs()
 
 

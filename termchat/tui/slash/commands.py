@@ -37,7 +37,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
-from termchat.tui.pages.rolls import MOST
+from termchat.tui.pages.candidates import MOST
 from termchat.tui.screen import walk_start
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.screen import ChatScreen

@@ -5,5 +5,5 @@ lines. `jumps` says which tokens are worth a jump: uncertain, surprising, with o
 a token, finds its cells by the offsets of what is on the lines, and moves by the table `MOVES`.
 
 The view (`view` in the room above) draws the cursor, has it move, and posts `CursorMoved`. What keys do with it is in
-`termchat.tui.pages.token_mode`.
+`termchat.tui.pages.token_bar`.
 """

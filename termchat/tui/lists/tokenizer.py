@@ -34,26 +34,25 @@ _LINES = re.compile("[^⏎]*⏎+|[^⏎]+")
 
 
 def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
-    """One line per token: its number, id, piece and bytes; control tokens are marked."""
+    """Render a line per token: its number, id, piece and bytes; control tokens are marked."""
     control = set(tokenized.control)
     room = max(width - _NUMBER - _ID - len(_MARK), 8)
     piece_room = min(room, max(room * 3 // 5, 8))
     lines = []
-    for index, (token_id, name, piece) in enumerate(
-        zip(tokenized.ids, tokenized.show_tokens(), tokenized.pieces, strict=True)
-    ):
-        steers = index in control
-        shown = column(name, piece_room)
+    tokens = zip(tokenized.ids, tokenized.show_tokens(), tokenized.pieces, strict=True)
+    for index, (token_id, name, piece) in enumerate(tokens):
+        numbers = (f"{index:>{_NUMBER - 1}} {token_id:>{_ID - 2}}  ", MUTED)
         data = piece[:_MOST_BYTES].hex(" ") + (" …" if len(piece) > _MOST_BYTES else "")
-        numbers = f"{index:>{_NUMBER - 1}} {token_id:>{_ID - 2}}  "
-        tail = (_MARK, _CONTROL) if steers else (column(data, room - piece_room + len(_MARK)), MUTED)
-        lines.append(Line(((numbers, MUTED), (shown, _CONTROL if steers else TEXT), tail)))
+        ink, tail = TEXT, (column(data, room - piece_room + len(_MARK)), MUTED)
+        if index in control:
+            ink, tail = _CONTROL, (_MARK, _CONTROL)
+        lines.append(Line((numbers, (column(name, piece_room), ink), tail)))
     return lines
 
 
 def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
-    """The pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line ends
-    between pieces, and where one of the text does."""
+    """Render the pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line
+    ends between pieces, and where one of the text does."""
     control = set(tokenized.control)
     lines: list[list[Run]] = [[]]
     used = 0
@@ -78,7 +77,7 @@ def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
 
 
 def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
-    """How many tokens, and how many of them are control tokens; how long the text is, by default that of the tokens."""
+    """Count the tokens and the control tokens among them; say how long the text is, by default that of the tokens."""
     count, data = len(tokenized.ids), b"".join(tokenized.pieces) if text is None else text.encode("utf-8", "replace")
     control = f" ({len(tokenized.control)} control)" if tokenized.control else ""
     return f"{count:,} token{'' if count == 1 else 's'}{control}, {extent(data)}"
@@ -98,16 +97,13 @@ class PiecesDialog(ReadDialog):
         self._view = 0
 
     def hear(self, questions: Questions) -> None:
-        if questions.tokenized is not None:
-            self._pieces = questions.tokenized
-            if self.is_mounted:
-                self.say("")
-                self.lay_out()
-        elif questions.failed:
-            self._pieces, self._failed = None, True  # what was shown is of another text
-            if self.is_mounted:
-                self.say(questions.failed)
-                self.lay_out()
+        pieces, failed = questions.tokenized, questions.failed or ""
+        if pieces is None and not failed:
+            return
+        self._pieces, self._failed = pieces, pieces is None  # without an answer, the old one is of another text
+        if self.is_mounted:
+            self.say(failed if pieces is None else "")
+            self.lay_out()
 
     def action_next_view(self) -> None:
         self._view = (self._view + 1) % 3

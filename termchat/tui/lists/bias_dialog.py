@@ -58,12 +58,12 @@ class BiasDialog(ListDialog[_Row, None]):
         self._answer: Biasing | None = None
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._ask)  # once the list knows its size
+        self.call_after_refresh(self._ask_biases)  # once the list knows its size
 
     def search(self, text: str) -> None:
         self.say("")
         self._text = unescape(text)
-        self._ask()
+        self._ask_biases()
 
     def hear(self, questions: Questions) -> None:
         if questions.biased is not None:
@@ -95,7 +95,7 @@ class BiasDialog(ListDialog[_Row, None]):
         if how in ("up", "down") and row is not None and row.title and self.picker.chosen != before:
             super().action_move(how)
 
-    def _ask(self) -> None:
+    def _ask_biases(self) -> None:
         self._chat.questions.ask_biases(self._text)
         self._lay_out(first=True)
 
@@ -105,10 +105,10 @@ class BiasDialog(ListDialog[_Row, None]):
         self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
     def _read_rows(self) -> Iterable[_Row]:
-        answer, totals = self._answer, self._totals()
+        answer, totals = self._answer, self._sum_totals()
         if self._text:
             if answer is not None and answer.text == self._text:
-                yield from self._pieces(answer, totals)
+                yield from self._read_answer(answer, totals)
         elif self._token is not None:
             yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
             for one in self._token.candidates:
@@ -117,35 +117,34 @@ class BiasDialog(ListDialog[_Row, None]):
         yield _Row("BIASES", title=True)
         for bias in self._biases:
             tokens = answer.written.get(str(bias)) if answer is not None else None
-            pieces = (
-                " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.show_tokens(), strict=True))
-                if tokens
-                else ""
-            )
-            name = tokens.show_tokens()[0] if tokens and isinstance(bias.what, int) else bias.name
-            yield _Row(name, bias.name, bias.value, pieces if isinstance(bias.what, str) else "")
+            names = tokens.show_tokens() if tokens is not None else []
+            if isinstance(bias.what, int):
+                yield _Row(names[0] if names else bias.name, bias.name, bias.value)
+            else:
+                ids = tokens.ids if tokens is not None else []
+                pieces = " ".join(f"{token} {name}" for token, name in zip(ids, names, strict=True))
+                yield _Row(bias.name, bias.name, bias.value, pieces)
         if answer is not None:
             for token, name in zip(answer.suppressed.ids, answer.suppressed.show_tokens(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
         if not self._biases:
-            yield _Row("none yet", detail="")
+            yield _Row("none yet")
 
-    def _pieces(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
-        tokenized = answer.tokenized
+    def _read_answer(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
+        """Read the rows of the tokens of the typed text, and of the spellings of its word."""
+        tokenized, spellings = answer.tokenized, answer.spellings
         yield _Row("TOKENS", title=True)
         for token, name in zip(tokenized.ids, tokenized.show_tokens(), strict=True):
             yield _Row(name, str(token), totals.get(token, 0.0))
-        whole = Bias(answer.text, 0.0)
         if len(tokenized.ids) > 1:
-            yield _Row(whole.name, whole.name, self._own(whole.name), "each of its tokens")
-        if answer.spellings:
-            singles = sum(len(one.ids) == 1 for one in answer.spellings)
-            yield _Row(
-                f"SPELLINGS OF {answer.text.strip()}: {singles} OF {len(answer.spellings)} ARE ONE TOKEN", title=True
-            )
-        for spelling in answer.spellings:
-            token = spelling.ids[0]
-            yield _Row(show_piece(spelling.text), str(token), totals.get(token, 0.0), _shared(spelling))
+            whole = Bias(answer.text, 0.0).name
+            yield _Row(whole, whole, self._read_own(whole), "each of its tokens")
+        if spellings:
+            singles = sum(len(one.ids) == 1 for one in spellings)
+            title = f"SPELLINGS OF {answer.text.strip()}: {singles} OF {len(spellings)} ARE ONE TOKEN"
+            yield _Row(title, title=True)
+        for one in spellings:
+            yield _Row(show_piece(one.text), str(one.ids[0]), totals.get(one.ids[0], 0.0), _explain_shared(one))
 
     # --- what is biased ----------------------------------------------------------------------------------------------
 
@@ -153,25 +152,23 @@ class BiasDialog(ListDialog[_Row, None]):
     def _biases(self) -> list[Bias]:
         return [biases.parse(text) for text in self._chat.tuning.logit_bias]
 
-    def _own(self, target: str) -> float:
-        """The value of the bias of that name; 0 without one."""
+    def _read_own(self, target: str) -> float:
+        """Return the value of the bias of that name; 0 without one."""
         return next((bias.value for bias in self._biases if bias.name == target), 0.0)
 
-    def _totals(self) -> Mapping[int, float]:
-        """What all biases add to a token."""
+    def _sum_totals(self) -> Mapping[int, float]:
+        """Sum what all biases add to each token."""
         answer = self._answer
-        written = answer.written if answer is not None else {}
-        suppressed = answer.suppressed.ids if answer is not None else []
-        added = [(suppressed, BANNED)]
+        added = [(answer.suppressed.ids, BANNED)] if answer is not None else []
         for bias in self._biases:
             if isinstance(bias.what, int):
                 added.append(([bias.what], bias.value))
-            elif str(bias) in written:
-                added.append((written[str(bias)].ids, bias.value))
+            elif answer is not None and str(bias) in answer.written:
+                added.append((answer.written[str(bias)].ids, bias.value))
         return biases.sum_biases(added)
 
-    def _put(self, *changes: tuple[str, float]) -> None:
-        """Biases by their names; 0 removes one."""
+    def _put_biases(self, *changes: tuple[str, float]) -> None:
+        """Set biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.format_bias(value)}" for name, value in values.items() if value]
         self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
@@ -186,57 +183,54 @@ class BiasDialog(ListDialog[_Row, None]):
             return
         if not row.target:
             self.say("the model's file bans this token" if row.amount else "")
-        elif self._own(row.target) == BANNED:
-            self._put((row.target, 0.0))
+        elif self._read_own(row.target) == BANNED:
+            self._put_biases((row.target, 0.0))
         elif row.amount == BANNED:
             self.say("another bias below bans this token")
         else:
-            self._put((row.target, BANNED))
+            self._put_biases((row.target, BANNED))
 
     def action_shift(self, by: int) -> None:
-        row = self.row
-        if row is not None and row.target:
-            own = self._own(row.target)
-            self._put((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
+        if (row := self.row) is not None and row.target:
+            own = self._read_own(row.target)
+            self._put_biases((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
 
     def action_remove(self) -> None:
-        row = self.row
-        if row is not None and row.target:
-            self._put((row.target, 0.0))
+        if (row := self.row) is not None and row.target:
+            self._put_biases((row.target, 0.0))
 
     def action_undo(self) -> None:
-        self._knobs.undo()
+        self._knobs.do_take_back()
         self.say(self._knobs.error)
         self._lay_out()
 
     def action_word(self) -> None:
-        """First the spellings that are one token, then the first pieces of the others, then none of them."""
+        """Ban first the spellings that are one token, then the first pieces of the others, then none of them."""
         answer = self._answer
         if not self._text.strip() or answer is None or answer.text != self._text:
             self.say("type a word first")
             return
-        single = [one for one in answer.spellings if len(one.ids) == 1]
         several = [one for one in answer.spellings if len(one.ids) > 1]
-        free = [one for one in single if self._own(str(one.ids[0])) != BANNED]
-        rest = [one for one in several if self._own(str(one.ids[0])) != BANNED]
-        banned = free or rest
-        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
-        message = f"banned {_listed(banned)}" if banned else f"{answer.text.strip()} is allowed again"
+        allowed = [one for one in answer.spellings if self._read_own(str(one.ids[0])) != BANNED]
+        free = [one for one in allowed if len(one.ids) == 1]
+        banned = free or allowed
+        self._put_biases(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
+        message = f"banned {_list_ids(banned)}" if banned else f"{answer.text.strip()} is allowed again"
         if free and several:
-            message += f". Not banned: {_listed(several)}, whose first pieces other words share;"
+            message += f". Not banned: {_list_ids(several)}, whose first pieces other words share;"
             message += f" {name_of('bias-word')} bans those"
         elif banned:
-            message += "".join(f". {_shared(one)}" for one in banned if one.begins)
+            message += "".join(f". {_explain_shared(one)}" for one in banned if one.begins)
         self.tell(message)
 
 
-def _listed(spellings: Sequence[Spelling]) -> str:
-    """Such as "·Paris 7042, PARIS 48+2876"."""
+def _list_ids(spellings: Sequence[Spelling]) -> str:
+    """List spellings with their ids, such as "·Paris 7042, PARIS 48+2876"."""
     return ", ".join(f"{show_piece(one.text)} {'+'.join(map(str, one.ids))}" for one in spellings)
 
 
-def _shared(spelling: Spelling) -> str:
-    """What else a ban of the first piece hits; "" where that is the whole word."""
+def _explain_shared(spelling: Spelling) -> str:
+    """Say what else a ban of the first piece hits; "" where that is the whole word."""
     if len(spelling.ids) == 1:
         return ""
     first, *rest = map(show_piece, spelling.names)

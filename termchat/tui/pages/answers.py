@@ -1,0 +1,317 @@
+"""Answers about a token and its reply: why another token was not drawn, how likely the end was all along, and what if the
+whole reply had been drawn with other settings and the same dice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from termchat.chat.questions import Rescored, WhyNot
+from termchat.conversation.tree import Node, Span
+from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Misfit, Remedy, TokenBias
+from termchat.decoding.samplers import escape
+from termchat.decoding.stages import LOGIT_BIAS, TEMPERATURE, loss_of
+from termchat.engine.abilities import who_draws_here
+from termchat.text import one_line, show_piece
+from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.marks import (
+    ACCENT,
+    MUTED,
+    STRONG,
+    TEXT,
+    TITLE,
+    again,
+    bar,
+    column,
+    flowing,
+    p_end_of,
+    percent,
+    prose,
+    signed,
+    sparkline,
+    spread,
+    told,
+)
+from termchat.tui.keys.tables import name_of
+from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
+from termchat.tui.transcript.turn_source import ENDINGS
+
+_LOGIT, _SHARE, _LEFT = 10, 9, 8
+"""Cells of the columns of stages."""
+_SIGNS = {">=": "≥", "<=": "≤", "=": "="}
+_MOST_CAUSES = 6
+_MOST_APART = 700.0
+"""The difference of two log-probabilities of which there is still a ratio."""
+_STAMP = Ink("stamp")
+_HIGHEST = 5
+_NUMBER, _AFTER = 6, 8
+"""Cells of the columns of changed tokens."""
+_SAME = "No knob has changed yet; turn one with {}."
+_TIES = "{}, in batches: near-ties may be decided differently."
+
+
+# --- why not ---------------------------------------------------------------------------------------------------------
+
+
+def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[Line]:
+    """Render the way of a token through the chain, what cut it, and what it would have taken. Of a token that a server drew the
+    model's numbers depend on no knob, and the chain is not seen. `tolerance`: see `again`."""
+    it = why.explained.explanation
+    there = it.there
+    title = "WHY " if it.id == it.winner else "WHY NOT "
+    head: list[list[Run]] = [[(title, TITLE), (one_line(show_piece(it.text), max(width - len(title), 4)), STRONG)]]
+    rank = f"> {there.listed:,}" if there is not None and it.rank == UNKNOWN else str(it.rank + 1)
+    facts = [label_values("as token ", str(why.index)), label_values("id ", str(it.id))]
+    shares = [label_values("rank ", rank), label_values("model ", percent(math.exp(it.logprob)))]
+    if there is not None:
+        facts += [*shares, label_values("logprob ", told(it.logprob, ".2f"))]
+        unseen = "The server does not tell what its sampler chain cut. An engine that draws here does: "
+        body = prose(_explain_winner(why, there), width, STRONG)
+        sentences, rest = _list_sentences_there(why, there), prose(f"{unseen}{who_draws_here()}.", width, MUTED)
+    else:
+        head.append([(WITH_KNOBS, _STAMP) if why.now else (ORIGINAL, MUTED)])
+        head += [[(again(tolerance), _STAMP)]] if why.explained.recomputed else []
+        facts += [label_values("logit ", f"{it.logit:.2f}"), *shares, label_values("dice ", signed(it.noise))]
+        body = [*_render_stages(it, width), *prose(_explain_draw(it), width, STRONG)]
+        sentences, rest = _list_sentences(why), []
+    if why.more:
+        sentences.append(f"Your text starts with this token; {why.more} more would follow.")
+    told_lines = [line for sentence in sentences if sentence for line in prose(sentence, width)]
+    return [*flowing(head, width), *flowing(facts, width), *body, *told_lines, *rest]
+
+
+def _explain_winner(why: WhyNot, there: DrawnThere) -> str:
+    """Name the token that a server drew, and by how much the model preferred it."""
+    it, place = why.explained.explanation, why.node.tokens
+    forced = why.node.role == "user" or (why.index < len(place) and bool(place.forced[why.index]))
+    if it.winner == UNKNOWN:
+        return ""
+    if it.id == it.winner:
+        return "It was not drawn, but forced there." if forced else "The server drew it."
+    other = f'"{show_piece(it.winner_text)}"'
+    who = f"{other} was not drawn, but forced there" if forced else f"The server drew {other}"
+    share = percent(math.exp(there.winner_logprob))
+    return f"{who}, with {share} by the model{_format_ratio(there.winner_logprob, it.logprob)}."
+
+
+def _list_sentences_there(why: WhyNot, there: DrawnThere) -> list[str]:
+    it = why.explained.explanation
+    sentences: list[str] = []
+    if there.best != UNKNOWN and it.id == there.best:
+        sentences.append("It was the likeliest token.")
+    elif there.best != UNKNOWN and it.winner == there.best:
+        sentences.append("That was the likeliest token.")
+    elif there.best != UNKNOWN:
+        share, ratio = percent(math.exp(there.best_logprob)), _format_ratio(there.best_logprob, it.logprob)
+        sentences.append(f'The likeliest was "{show_piece(there.best_text)}", with {share}{ratio}.')
+    if it.rank == UNKNOWN:
+        sentences.append(f"It is not among the {there.listed:,} likeliest tokens, which are all that the server lists.")
+    if it.bias is not None:
+        sentences.append(f"{'With the current knobs: ' if why.now else ''}{_explain_bias(it.bias)}.")
+    return sentences
+
+
+def _format_ratio(other: float, own: float) -> str:
+    """Format how much likelier one of the two is: ": 3.1 times as likely"; "" where that is not known."""
+    apart = other - own
+    if not math.isfinite(apart):
+        return ""
+    times = math.exp(min(abs(apart), _MOST_APART))
+    number = f"{times:.1f}" if times < 10 else f"{times:,.0f}" if times < 1e6 else "over a million"
+    if number == "1.0":
+        return ": as likely"
+    return f": {number} times as likely" if apart > 0 else f"; this token was {number} times as likely"
+
+
+def list_remedies(ways: Sequence[Remedy]) -> list[str]:
+    """List the remedies in sentences: each adds to the ones before; a penalty that is off does it alone."""
+    needs = [_format_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
+    sentences = [f"To survive it needs {', '.join(needs)}"] if needs else []
+    for way in ways:
+        if way.sign == "=":
+            sentences.append(f"With {_format_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
+        elif way.wins and way.value is None:
+            sentences.append(f"{'Even then it' if needs else 'It'} wins at no {way.knob} with these dice")
+        elif way.wins:
+            sentences.append(f"{'Then it' if needs else 'It'} wins with {_format_bound(way)} and these dice")
+        elif way.value is None:
+            sentences.append(f"No {way.knob} keeps it")
+    return sentences
+
+
+def _format_bound(way: Remedy) -> str:
+    """Format a bound such as "top_k ≥ 46"."""
+    assert way.value is not None
+    if way.knob == LOGIT_BIAS:
+        return f"no {LOGIT_BIAS}"
+    if way.until is not None:
+        return f"{way.knob} from {_format_number(min(way.value, way.until))} to {_format_number(max(way.value, way.until))}"
+    return f"{way.knob} {'=' if way.value == 0 else _SIGNS[way.sign]} {_format_number(way.value)}"
+
+
+def _format_number(value: float) -> str:
+    return f"{round(value, 4):g}" if abs(value) >= 0.0001 else f"{value:.2g}"
+
+
+def _render_stages(it: Explanation, width: int) -> list[Line]:
+    """Render logit and probability after each stage, up to the one that cut it."""
+    name_room = max(width - _LOGIT - _SHARE - _LEFT, 8)
+    heads = f"{'logit':>{_LOGIT}}{'after':>{_SHARE}}{'left':>{_LEFT}}"
+    lines = [Line(((column("STAGE", name_room), TITLE), (heads, MUTED)))]
+    for stage in it.stages:
+        name: Run = (column(stage.name, name_room), Ink("error", bold=True) if stage.cut else MUTED)
+        left: Run = (f"{stage.survivors:>{_LEFT}}", MUTED)
+        if stage.logit is not None and stage.probability is not None:
+            numbers: Run = (f"{stage.logit:>{_LOGIT}.2f}{percent(stage.probability):>{_SHARE}}", TEXT)
+        else:
+            lost = loss_of(TEMPERATURE) if stage.name == TEMPERATURE else "cut here"
+            numbers = (f"{lost if stage.cut else '–':>{_LOGIT + _SHARE}}", Ink("error") if stage.cut else MUTED)
+        lines.append(Line((name, numbers, left)))
+    return lines
+
+
+def _explain_draw(it: Explanation) -> str:
+    greedy = any(
+        one.name == TEMPERATURE and one.survivors == 1 < before.survivors for before, one in pairwise(it.stages)
+    )
+    if it.id == it.winner and greedy:
+        return "It has the highest logit, which temperature 0 takes."
+    if it.id == it.winner:
+        return f"The dice picked it, at {percent(it.probability)} after the chain."
+    other = f'"{show_piece(it.winner_text)}"'
+    if it.removed_by == TEMPERATURE:
+        return f"Temperature 0 takes the highest logit, which is that of {other}."
+    if it.removed_by is not None:
+        return f"Cut by {it.removed_by}; the dice picked {other}."
+    return f"It survived with {percent(it.probability)} after the chain, but the dice picked {other}."
+
+
+def _explain_misfit(misfit: Misfit, text: str) -> str:
+    """Explain such as `"x" cannot stand here: byte 0x78; allowed are 0-9 and space`."""
+    from termchat.decoding.verdict import AllowedBytes, described_bytes  # rarely needed
+
+    allowed = described_bytes(AllowedBytes(misfit.allowed, misfit.forced, misfit.may_end))
+    if misfit.byte is None:
+        return f"A control token cannot stand here; allowed: {allowed}"
+    place = f" (byte {misfit.at + 1} of it)" if misfit.at else ""
+    return f'"{show_piece(text)}" cannot stand here: byte 0x{misfit.byte:02x}{place}; allowed: {allowed}'
+
+
+def _explain_bias(bias: TokenBias) -> str:
+    if bias.model:
+        return "The model's file bans it (suppress_tokens)"
+    return "A logit bias bans it" if bias.bias is None else f"A logit bias adds {bias.bias:+.6g} to its logit"
+
+
+def _list_sentences(why: WhyNot) -> list[str]:
+    it = why.explained.explanation
+    sentences = list_remedies(it.remedies)
+    if it.misfit is not None:
+        sentences.insert(0, _explain_misfit(it.misfit, it.text))
+    if it.bias is not None:
+        sentences.insert(0, _explain_bias(it.bias))
+    if it.penalised is not None:
+        last = it.penalised.positions[-_MOST_CAUSES:]
+        causes = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]
+        more = len(it.penalised.positions) - len(causes)
+        tail = f" and {more} more" if more > 0 else ""
+        loss = it.penalised.loss
+        what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
+        sentences.append(f"Penalties {what} its logit, because of {', '.join(causes)}{tail}")
+    return [f"{sentence}." for sentence in sentences]
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
+    """Render the trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
+    p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
+    unlisted = [span.node.tokens.read_unlisted(index) for span in reply for index in range(span.count)]
+    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, 0% to 100%", MUTED)]], width)
+    if not p_ends:
+        return [*lines, Line((("no tokens", MUTED),))]
+    known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
+    if known:
+        heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
+        size = min(len(heights), width)
+        edges = [len(heights) * i // size for i in range(size + 1)]
+        highest = [max(heights[begin:end]) for begin, end in pairwise(edges)]
+        lines.append(Line(((sparkline(highest, width, top=1.0).lstrip(), Ink("accent")),)))
+    else:
+        lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
+    last = reply[-1].node
+    lines += prose(_explain_ending(last), width, STRONG)
+    reason = last.finished.reason if last.finished is not None else ""
+    if last.finished is not None and reason == "stop" and last.finished.held:
+        lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
+    if reason == "end" and known and known[-1] == len(p_ends) - 1:
+        of_end = f"The end token had rank {last.tokens.ranks[-1] + 1}; " if last.tokens.ranks[-1] != UNKNOWN else ""
+        missing = f", {percent(unlisted[-1], 2)} not listed" if unlisted[-1] else ""
+        lines += prose(f"{of_end}p(end) was {p_end_of(last.tokens.p_ends[-1], unlisted[-1])}{missing}.", width)
+    if known:
+        missing = f"up to {percent(max(unlisted), 2)} not listed" if max(unlisted) else ""
+        lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if missing else [], width)))
+    texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
+    order = sorted(known, key=lambda index: -p_ends[index])
+    for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
+        is_end = reason == "end" and index == len(texts) - 1
+        piece = column("the end token" if is_end else f"before {show_piece(texts[index])}", max(width - 14, 4))
+        share = f"{p_end_of(p_ends[index], unlisted[index]):>8}"
+        lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
+    return lines
+
+
+def _explain_ending(node: Node) -> str:
+    if node.failed is not None:
+        return f"It was interrupted: {node.failed.message}."
+    if node.finished is None:
+        return "The reply has not ended yet."
+    reason, detail = node.finished.reason, escape(node.finished.detail)
+    if reason == "end":
+        return "The model ended the reply."
+    words = ENDINGS[reason][0 if detail else 1].format(detail=detail)
+    return words[0].upper() + words[1:] + "."
+
+
+# --- what if ---------------------------------------------------------------------------------------------------------
+
+
+def whatif_lines(
+    replay: Rescored | None, changed: Sequence[str], width: int, rows: int, tolerance: float | None = None
+) -> list[Line]:
+    """Render what a reply would be. `changed` are the knobs that are not as they were, as in "temp 0.8→1.2"; without `replay`
+    the answer is still awaited. `tolerance`: see `again`."""
+    size: list[Run] = [(f"same dice, {len(replay.ids)} tokens", MUTED)] if replay is not None else []
+    title = Line((("WHAT IF  ", TITLE), *size))
+    lines = [title, *prose(", ".join(changed) or _SAME.format(name_of("tune")), width, STRONG)]
+    if replay is None:
+        return [*lines, Line((("re-reading the reply …", MUTED),))]
+    first, others, impossible, kept = replay.summary
+    tail = f" {percent(kept)}"
+    lines.append(Line((("stays ", MUTED), *bar(kept, max(width - 6 - len(tail), 4)), (tail, STRONG))))
+    if first is None:
+        lines += prose("Every token would stay the same.", width, STRONG)
+    else:
+        then, now = (one_line(show_piece(texts[first]), width // 2) for texts in (replay.texts, replay.scored.texts))
+        place: list[Run] = [("differs at ", MUTED), (str(first), _STAMP._replace(bold=True))]
+        lines += flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)
+        lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
+    greedy = replay.settings.temperature <= 0
+    lost: Run = ("not highest " if greedy else "would be cut ", MUTED)
+    lines.append(Line((lost, (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
+    if replay.scored.recomputed:
+        lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
+    listed = sorted({*others, *impossible})
+    if listed:
+        lines.append(Line(spread([("CHANGED TOKENS", TITLE)], [(f"{'after':>{_AFTER}}", MUTED)], width)))
+    half = max((width - _NUMBER - _AFTER - 3) // 2, 4)
+    for index in listed[: max(rows - len(lines), 1)]:
+        probability = replay.scored.probabilities[index]
+        after = percent(probability) if probability > 0 or greedy else "cut"
+        then, now = (column(show_piece(texts[index]), half) for texts in (replay.texts, replay.scored.texts))
+        share: Run = (f"{after:>{_AFTER}}", MUTED if probability > 0 else Ink("error"))
+        number: Run = (f"{index:>{_NUMBER - 1}} ", MUTED)
+        lines.append(Line((number, (then, TEXT), (" → ", MUTED), (now, STRONG), share)))
+    return lines
