@@ -141,7 +141,6 @@ class TermchatApp(LeavingApp):
             "sessions": sessions,
             "keymap": keys,
             "theme_chooser": self.theme_chooser,
-            "keep_theme": self.keep_theme,
             "big": big,
         }
         own = ChatScreen(chat, self.palette, **options)
@@ -181,7 +180,7 @@ class TermchatApp(LeavingApp):
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
-    def keep_theme(self, wanted: str) -> None:
+    def action_keep_theme(self, wanted: str) -> None:
         """Show a theme now and at the next start."""
         from termchat.config import file  # not needed before the first frame
 
@@ -364,13 +363,8 @@ class TermchatApp(LeavingApp):
         if not isinstance(self.screen, ThemePicker):
             self.theme_chooser.renew()  # whoever writes a theme comes here to see it
             self.show_theme(self.theme_chooser.wanted)
-            self.push_screen(ThemePicker(self.theme_chooser, self.show_theme), self._theme_chosen)
-
-    def _theme_chosen(self, wanted: str | None) -> None:
-        if wanted is None:
-            self.show_theme(self.theme_chooser.wanted)
-        else:
-            self.keep_theme(wanted)
+            picker = ThemePicker(self.theme_chooser, self.show_theme)
+            self.push_screen(picker, lambda wanted: self.action_keep_theme(wanted or self.theme_chooser.wanted))
 
     def action_help_quit(self) -> None:
         self._chat_screen.action_interrupt()
@@ -388,7 +382,7 @@ class TermchatApp(LeavingApp):
                         key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
                     )
         for name in (AUTO, *self.theme_chooser.all()):
-            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
+            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.action_keep_theme(name))
 
     async def run_action(
         self,

@@ -6,7 +6,8 @@ A key with a name in the palette is a command, and so is every knob. What cannot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from termchat.decoding.conditions import EXAMPLES, ConditionError, format_condit
 from termchat.decoding.constraint import TextError
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
-from termchat.decoding.plans import PLANS, PlanKind
+from termchat.decoding.plans import PLANS
 from termchat.decoding.samplers import KNOBS, Value, unescape
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.walk_plan import PlanError
@@ -40,7 +41,7 @@ from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
 from termchat.tui.pages.rolls import MOST
 from termchat.tui.screen import walk_start
-from termchat.tui.screen.dialog_table import tokenize
+from termchat.tui.screen.actions import tokenize
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
@@ -62,7 +63,8 @@ class Command(NamedTuple):
     """One command. `argument` says what it takes, "" nothing; `run` gets it, "" where there is none; `offers` complete it, and
     are only examples where it is `free`. `words` are those that may come behind what is written of it.
 
-    Without an argument it does what the key with its name does, or the one with the id `key`; None where there is none.
+    Without an argument it does what the key with its name does, or the one with the id `key`; None where there is none. With
+    one it `needs` a feature of the engine. `hint` is what to do where the argument is refused.
     """
 
     name: str
@@ -73,6 +75,8 @@ class Command(NamedTuple):
     key: str | None = ""
     free: bool = False
     words: Words = lambda _: ()
+    needs: Feature | None = None
+    hint: str = ""
 
     @property
     def takes_path(self) -> bool:
@@ -90,25 +94,20 @@ class Command(NamedTuple):
         Raises:
             CommandRefused: it cannot be done.
         """
-        key = None if argument or self.key is None else keys().get(self.key or self.name)
-        if key is None:
-            self.run(screen, argument)
-        else:
+        key = None if argument or self.key is None else KEYS.get(self.key or self.name)
+        if key is not None:
             _press(screen, key)
+            return
+        refused = screen.chat.find_refusal(self.needs) if self.needs is not None else None
+        if refused is not None:
+            raise CommandRefused(*refused)
+        try:
+            self.run(screen, argument)
+        except (ConditionError, NameRefused, PlanError, SettingError, TextError, TranscriptError) as error:
+            raise CommandRefused(str(error), getattr(error, "hint", self.hint)) from error
 
 
 # --- what they do -------------------------------------------------------------------------------------------------------
-
-
-def _needs(screen: ChatScreen, feature: Feature) -> None:
-    """Check that the engine offers a feature.
-
-    Raises:
-        CommandRefused: it does not.
-    """
-    refused = screen.chat.find_refusal(feature)
-    if refused is not None:
-        raise CommandRefused(*refused)
 
 
 def _press(screen: ChatScreen, key: Key) -> None:
@@ -120,12 +119,8 @@ def _press(screen: ChatScreen, key: Key) -> None:
 def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
     """Turn a knob; without a text show its value."""
     if text:
-        try:
-            value = _written(screen, knob, text)
-            screen.chat.adjust_setting(knob.name, value)
-        except SettingError as error:
-            raise CommandRefused(str(error), knob.help) from error
-    now, origin = knob.show(_value(screen, knob)), screen.chat.origin[knob.name]
+        screen.chat.adjust_setting(knob.name, _parse_value(screen, knob, text))
+    now, origin = knob.show(getattr(screen.chat.tuning, knob.name)), screen.chat.origin[knob.name]
     screen.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
 
 
@@ -133,16 +128,6 @@ def _new(screen: ChatScreen, keep: str) -> None:
     if keep != _KEEP:
         raise CommandRefused(f"/new takes {_KEEP} or nothing, not {one_line(keep, 40)!r}", "/new keep keeps the knobs")
     screen.conversations.begin(keep=True)
-
-
-def _begin(screen: ChatScreen, system: str) -> None:
-    screen.conversations.begin(system, raw=False)
-
-
-def _raw(screen: ChatScreen, _nothing: str) -> None:
-    if not screen.chat.conversation.raw:
-        _needs(screen, "raw")
-    screen.conversations.toggle_raw()
 
 
 def _model(screen: ChatScreen, name: str) -> None:
@@ -153,87 +138,69 @@ def _model(screen: ChatScreen, name: str) -> None:
     screen.choosing.take(f"{SIGN}{name}" if engine else name)
 
 
-def _persona(screen: ChatScreen, name: str) -> None:
-    conversations, saves = screen.conversations, _SAVE.fullmatch(name)
-    try:
-        if saves is None:
-            conversations.begin_as(name)
-        elif saves[1]:
-            conversations.save_persona(saves[1].strip())
-        else:
-            raise CommandRefused(
-                "/persona save needs a name",
-                "/persona save NAME saves this chat's system prompt and knobs as a persona",
-            )
-    except NameRefused as error:
-        raise CommandRefused(str(error)) from error
+def _name_to_save(command: str, text: str, what: str) -> str:
+    """Return the name behind `save`; "" for the name of another entry alone."""
+    saves = _SAVE.fullmatch(text)
+    if saves is not None and not saves[1]:
+        raise CommandRefused(f"/{command} save needs a name", f"/{command} save NAME saves {what} as a {command}")
+    return saves[1].strip() if saves is not None else ""
 
 
-def _preset(screen: ChatScreen, name: str) -> None:
-    saves = _SAVE.fullmatch(name)
+def _persona(screen: ChatScreen, text: str) -> None:
+    if name := _name_to_save("persona", text, "this chat's system prompt and knobs"):
+        screen.conversations.save_persona(name)
+    else:
+        screen.conversations.begin_as(text)
+
+
+def _preset(screen: ChatScreen, text: str) -> None:
+    name = _name_to_save("preset", text, "the chain's knobs")
+    if not name:
+        apply_preset(screen, presets.load().get(text))
+        return
     try:
-        if saves is None:
-            apply_preset(screen, presets.load().get(name))
-        elif saves[1]:
-            kept = saves[1].strip()
-            path = keep_preset(screen, kept)
-            screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
-        else:
-            raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
+        path = keep_preset(screen, name)
     except NameRefused as error:
-        hint = f"the list of presets ({name_of('presets')}) can replace it" if saves is not None else ""
-        raise CommandRefused(str(error), hint) from error
+        raise CommandRefused(str(error), f"the list of presets ({name_of('presets')}) can replace it") from error
+    screen.tell(Notice(f"saved as preset {name}", f"you can add a description in {path}"))
+
+
+def _check_known(kind: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise CommandRefused(f"unknown {kind} {name!r}{guess_of(name, known)}", f"known {kind}s: {', '.join(known)}")
 
 
 def _theme(screen: ChatScreen, name: str) -> None:
-    known = [offer.text for offer in _themes(screen)]
-    if name not in known:
-        raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"known themes: {', '.join(known)}")
-    screen.keep_theme(name)
+    _check_known("theme", name, [offer.text for offer in _themes(screen)])
+    screen.app.call_next(screen.app.run_action, f"app.keep_theme({name!r})")
 
 
 def _look(screen: ChatScreen, name: str) -> None:
-    look = next((look for look in LOOKS if look == name), None)
-    if look is None:
-        raise CommandRefused(f"unknown look {name!r}", f"known looks: {', '.join(LOOKS)}")
-    screen.transcript.look = look
+    _check_known("look", name, LOOKS)
+    screen.transcript.look = next(look for look in LOOKS if look == name)
     screen.tokens.mode.keep()
-
-
-def _prefill(screen: ChatScreen, text: str) -> None:
-    _needs(screen, "continue")
-    screen.chat.begin_with(unescape(text))
 
 
 def _rule(screen: ChatScreen, text: str) -> None:
     """Add a rule, or remove it if it is there."""
-    chat = screen.chat
-    try:
-        rule = parse(text)
-    except ConditionError as error:
-        raise CommandRefused(str(error), "/rule without anything lists the rules") from error
+    chat, rule = screen.chat, parse(text)
     others = tuple(one for one in chat.breakpoints if one.condition != rule)
     added = len(others) == len(chat.breakpoints)
     if added and (why := chat.refused_rule(rule)) is not None:
         raise CommandRefused(*why)
     chat.set_breakpoints((*others, Breakpoint(rule)) if added else others)
-    told = format_condition(rule)
+    text = format_condition(rule)
     does = {
-        "pause": f"It pauses the reply. /rule stop {told} ends the reply instead.",
-        "stop": f"It ends the reply. /rule {told.removeprefix('stop ')} pauses the reply instead.",
+        "pause": f"It pauses the reply. /rule stop {text} ends the reply instead.",
+        "stop": f"It ends the reply. /rule {text.removeprefix('stop ')} pauses the reply instead.",
     }
-    screen.tell(Notice(f"rule {'added' if added else 'removed'}: {told}", does.get(rule.action, "") if added else ""))
+    screen.tell(Notice(f"rule {'added' if added else 'removed'}: {text}", does.get(rule.action, "") if added else ""))
 
 
 def _rules(screen: ChatScreen) -> Iterable[Offer]:
-    there = [format_condition(one.condition) for one in screen.chat.breakpoints]
-    yield from (Offer(rule, "remove this rule") for rule in there)
-    yield from (Offer(example) for example in EXAMPLES if example not in there)
-
-
-def _tokens(screen: ChatScreen, text: str) -> None:
-    _needs(screen, "tokenize")
-    tokenize(screen, unescape(text))
+    rules = [format_condition(one.condition) for one in screen.chat.breakpoints]
+    yield from (Offer(rule, "remove this rule") for rule in rules)
+    yield from (Offer(example) for example in EXAMPLES if example not in rules)
 
 
 def _learn(screen: ChatScreen, name: str) -> None:
@@ -319,25 +286,19 @@ def _roll(screen: ChatScreen, text: str) -> None:
         raise CommandRefused(
             f"/roll takes a number from 1 to {MOST}", "/roll 500 42 rolls 500 times with the seeds from 42 on"
         )
-    try:
-        first = KNOBS["seed"].parse(seed)
-    except SettingError as error:
-        raise CommandRefused(str(error)) from error
+    first = KNOBS["seed"].parse(seed)
     screen.app.call_next(screen.app.run_action, f"roll({n}, {first})", screen)
 
 
 def _save(screen: ChatScreen, path: str) -> None:
     try:
         where = Path(path).expanduser()
-        of_file(where)
-        if where.exists():
-            raise CommandRefused(f"{where} exists", f"use {name_of('save')} to overwrite it")
-    except TranscriptError as error:
-        raise CommandRefused(error.message, error.hint) from error
-    except CommandRefused:
-        raise
+        exists = where.exists()
     except (OSError, RuntimeError, ValueError) as error:  # the last two: an unknown ~user, a NUL in the name
         raise CommandRefused(str(error)) from error
+    of_file(where)
+    if exists:
+        raise CommandRefused(f"{where} exists", f"use {name_of('save')} to overwrite it")
 
     def over(problem: str) -> None:
         screen.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
@@ -355,30 +316,15 @@ def _help(screen: ChatScreen, name: str) -> None:
         screen.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrain(form: ConstraintForm) -> Run:
-    """Return what sets the constraint that is written as a form."""
-
-    def run(screen: ChatScreen, text: str) -> None:
-        _needs(screen, "constrain")
-        try:
-            screen.constraining.set(constraint_of(form, text))
-        except TextError as error:
-            raise CommandRefused(str(error)) from error
-
-    return run
+def _constrain(form: ConstraintForm, screen: ChatScreen, text: str) -> None:
+    screen.constraining.set(constraint_of(form, text))
 
 
-def _walking(kind: GroupKind) -> Run:
-    def run(screen: ChatScreen, words: str) -> None:
-        try:
-            plan, message = read(kind, words)
-        except PlanError as error:
-            raise CommandRefused(error.message, error.hint) from error
-        if not message and screen.chat.conversation.leaf is None:
-            raise CommandRefused(walk_start.NOTHING, "write a message after the command")
-        walk_start.begin(screen, plan, message)
-
-    return run
+def _walk(kind: GroupKind, screen: ChatScreen, words: str) -> None:
+    plan, message = read(kind, words)
+    if not message and screen.chat.conversation.leaf is None:
+        raise CommandRefused(walk_start.NOTHING, "write a message after the command")
+    walk_start.begin(screen, plan, message)
 
 
 # --- what completes them ------------------------------------------------------------------------------------------------
@@ -386,11 +332,11 @@ def _walking(kind: GroupKind) -> Run:
 
 def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
     """Offer the current value, the default, and off; each once."""
-    told = {knob.show(knob.default): "default", knob.show(_value(screen, knob)): "current value"}
+    values = dict.fromkeys(reversed(knob.choices), "choice")
+    values |= {knob.show(knob.default): "default", knob.show(getattr(screen.chat.tuning, knob.name)): "current value"}
     if knob.off is not None:
-        told |= {knob.show(knob.off): "off"}
-    told = dict.fromkeys(reversed(knob.choices), "choice") | told
-    return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
+        values |= {knob.show(knob.off): "off"}
+    return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(values.items()))
 
 
 def _models(screen: ChatScreen) -> Iterable[Offer]:
@@ -435,36 +381,29 @@ def _themes(screen: ChatScreen) -> Iterable[Offer]:
     yield from (Offer(name, "dark" if palette.dark else "light") for name, palette in known.items())
 
 
-def _walks_offers(plan: PlanKind) -> Offers:
-    return lambda _: starmap(Offer, plan.examples)
+def _list_examples(examples: Iterable[tuple[str, str]], _screen: ChatScreen) -> Iterable[Offer]:
+    return starmap(Offer, examples)
 
 
-def _walks_words(kind: GroupKind) -> Words:
-    return lambda before: starmap(Offer, offered(kind, before).items())
+def _list_words(kind: GroupKind, before: str) -> Iterable[Offer]:
+    return starmap(Offer, offered(kind, before).items())
 
 
-def _value(screen: ChatScreen, knob: Setting) -> Value:
-    value: Value = getattr(screen.chat.tuning, knob.name)
-    return value
-
-
-def _written(screen: ChatScreen, knob: Setting, text: str) -> Value:
-    """Parse what is written for a knob; a bias joins those that are there."""
-    if knob.kind == "biases" and text not in ("off", knob.none):
-        return knob.check([*screen.chat.tuning.logit_bias, text])
-    return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
-
-
-def _texts(knob: Setting, text: str) -> Value:
-    r"""Parse texts, each in quotes; one without spaces needs none. `off` is no text.
+def _parse_value(screen: ChatScreen, knob: Setting, text: str) -> Value:
+    r"""Parse what is written for a knob; a bias joins those that are there. Of several texts each stands in quotes; one without
+    spaces needs none. `off` is no text.
 
     Raises:
         CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
     """
+    if knob.kind == "biases" and text not in ("off", knob.none):
+        return knob.check([*screen.chat.tuning.logit_bias, text])
+    if knob.kind != "texts":
+        return knob.parse(text)
     if text == "off":
         return ()
     if re.fullmatch(rf"(?:{_QUOTED.pattern})+\s*", text):
-        return knob.check([unescape(found.replace('\\"', '"')) for found in _QUOTED.findall(text)])
+        return knob.check([unescape(quoted.replace('\\"', '"')) for quoted in _QUOTED.findall(text)])
     parts = list(filter(None, map(str.strip, text.split("|")))) if "|" in text else text.split()
     if len(text.split()) > 1:
         one, several = (" ".join('"' + part.strip('"') + '"' for part in some) for some in ([text], parts))
@@ -479,34 +418,43 @@ def _texts(knob: Setting, text: str) -> Value:
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
+_CONSTRAINTS: tuple[tuple[str, ConstraintForm, str, str], ...] = (
+    ("schema", "json_schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema"),
+    ("example", "example", "FILE|TEXT", "Replies are JSON like this example"),
+    ("regex", "regex", "PATTERN", "Replies match this regular expression as a whole"),
+    ("choice", "choice", "A | B", "Replies are one of these texts"),
+    ("grammar", "grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark"),
+)
+
 _TAKE: tuple[Command, ...] = (
     Command("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
         _new, lambda _: (Offer(_KEEP),)),
-    Command("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
+    Command("system", "TEXT", "New chat with this system prompt",
+        lambda screen, system: screen.conversations.begin(system, raw=False), key="setup"),
+    Command("raw", "", "New chat in raw mode (no chat template); again to leave raw mode",
+        lambda screen, _: screen.conversations.toggle_raw(), key=None),
     Command("model", "NAME", "Switch to another model", _model, _models, "models"),
     Command("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
     Command("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
     Command("theme", "NAME", "Switch the theme", _theme, _themes),
-    Command("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    Command("prefill", "TEXT", "Start the next reply with this text",
+        lambda screen, text: screen.chat.begin_with(unescape(text)), needs="continue"),
     Command("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
-        "breakpoints", free=True),
-    Command("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
+        "breakpoints", free=True, hint="/rule without anything lists the rules"),
+    Command("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode",
+        lambda screen, text: tokenize(screen, unescape(text)), needs="tokenize"),
     Command("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
-        lambda screen, text: _turn(screen, KNOBS["logit_bias"], text)),
+        lambda screen, text: _turn(screen, KNOBS["logit_bias"], text), hint=KNOBS["logit_bias"].help),
     Command("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
     Command("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
     Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
     Command("title", "TEXT", "Change the title of the chat", _title),
-    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain("json_schema"),
-        key="constraint"),
-    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain("example"), key="constraint"),
-    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _constrain("regex"), key="constraint"),
-    Command("choice", "A | B", "Replies are one of these texts", _constrain("choice"), key="constraint"),
-    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain("grammar"), key="constraint"),
-    *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
-        for kind, plan in PLANS.items()),
+    *(Command(name, argument, help, partial(_constrain, form), key="constraint", needs="constrain")
+        for name, form, argument, help in _CONSTRAINTS),
+    *(Command(plan.command, plan.argument, plan.help, partial(_walk, kind), partial(_list_examples, plan.examples), free=True,
+        words=partial(_list_words, kind)) for kind, plan in PLANS.items()),
     Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     Command("save", "PATH", "Save a transcript to PATH", _save),
     Command("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts",
@@ -523,9 +471,8 @@ ALSO = {
 """What other programs, and our own flags, call them."""
 
 
-def keys() -> dict[str, Key]:
-    """Keys with a name in the palette, by id: each is a command too."""
-    return {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *LESSON, *APP) if key.palette}
+KEYS: dict[str, Key] = {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *LESSON, *APP) if key.palette}
+"""The keys with a name in the palette, by id: each is a command too."""
 
 
 def _of_key(key: Key) -> Command:
@@ -539,22 +486,13 @@ def _of_knob(knob: Setting) -> Command:
     takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
         knob.name, takes, knob.help, lambda screen, text: _turn(screen, knob, text),
-        lambda screen: _offers_of_knob(screen, knob), None, free=True,
+        lambda screen: _offers_of_knob(screen, knob), None, free=True, hint=knob.help,
     )  # fmt: skip
 
 
-def _all() -> dict[str, Command]:
-    commands = [
-        *map(_of_key, keys().values()),
-        Command("raw", "", "New chat in raw mode (no chat template); again to leave raw mode", _raw, key=None),
-        *map(_of_knob, KNOBS.values()),
-        *_TAKE,
-    ]
-    return {command.name: command for command in commands}  # the last one of a name counts
-
-
-COMMANDS: dict[str, Command] = dict(sorted(_all().items()))
-"""Name to command, by the alphabet."""
+_ALL = (*map(_of_key, KEYS.values()), *map(_of_knob, KNOBS.values()), *_TAKE)
+COMMANDS: dict[str, Command] = dict(sorted({command.name: command for command in _ALL}.items()))
+"""Name to command, by the alphabet; of several rows with a name the last one counts."""
 
 _NAME = 24
 _TAKES = 16
