@@ -18,6 +18,7 @@ from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
 from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import Input, TextArea
 
 from termchat.chat.changes import Notice
@@ -220,7 +221,7 @@ class TermchatApp(LeavingApp):
                 self._listen(*_KEY_SIGNALS)
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, lambda _: self._paint())
+        self.theme_changed_signal.subscribe(self, self._paint)
         # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         self.call_after_refresh(self._begin)
@@ -228,7 +229,7 @@ class TermchatApp(LeavingApp):
     def on_unmount(self) -> None:
         self.close()
 
-    def _paint(self) -> None:
+    def _paint(self, _theme: Theme) -> None:
         for screen in self.learning.screens:
             screen.paint_with(self.palette)
 
@@ -312,9 +313,7 @@ class TermchatApp(LeavingApp):
             self._ended = True
             try:
                 for screen in self.learning.screens:
-                    if screen.tokens.mode.open:
-                        screen.tokens.mode.keep()
-                    screen.composer.keep_draft()
+                    screen.keep_unsent()
                 self._models.close()
                 self.chat.close()
             finally:
@@ -325,9 +324,12 @@ class TermchatApp(LeavingApp):
             self.push_screen(Menu())  # without an id: one that was closed just now may still have it
 
     async def action_quit(self) -> None:
-        if self.screen is not self._chat_screen and self.chat.unsaved:
+        if not self.chat.unsaved:
+            self.leave()
+            return
+        if self.screen is not self._chat_screen:
             self.screen.dismiss(None)  # what it is asked is read beneath
-        self._chat_screen.quit()
+        self._chat_screen.ask_to_quit("quit")
 
     def action_keys(self) -> None:
         from termchat.tui.lists.keylist import KeyList  # not needed before the first frame
@@ -397,8 +399,7 @@ class TermchatApp(LeavingApp):
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)
-            refused = self.chat.find_refusal(need) if need is not None else None
-            if refused is not None:
+            if need is not None and (refused := self.chat.find_refusal(need)) is not None:
                 self._chat_screen.tell(Notice(*refused))
                 return True
         return await super().run_action(action, default_namespace, namespaces)

@@ -35,6 +35,8 @@ class ScreenContext(LiveScreen):
     composer: ChatComposer
     under: Widget | None = None
     """The widget that has the keyboard while nothing else is open; None is the composer."""
+    own_tune: Tune
+    """What turns the chat's knobs; it keeps its knob while the app runs, and its undo while the chat stays the same."""
     tune: Tune | None = None
     """TUNE, while it is open."""
 
@@ -82,7 +84,7 @@ class ScreenContext(LiveScreen):
     @property
     def knobs(self) -> Tune:
         """What turns knobs, whether TUNE is open or not: all of it can be undone there."""
-        raise NotImplementedError
+        return self.tune or self.own_tune
 
     def open_tune(self, tune: Tune | None = None) -> None:
         """Open TUNE, and the panels if they are hidden; `tune` turns other knobs than the chat's."""

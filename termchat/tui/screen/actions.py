@@ -151,13 +151,6 @@ class ChatActions(ScreenContext):
         if self._notices.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
 
-    def quit(self) -> None:
-        """Quit; ask first if the chat would be lost."""
-        if self.chat.unsaved:
-            self.ask_to_quit("quit")
-        else:
-            self._leave()
-
     def _leave(self) -> None:
         assert isinstance(self.app, LeavingApp)
         self.app.leave()

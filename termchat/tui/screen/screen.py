@@ -108,10 +108,9 @@ class ChatScreen(ChatActions):
         self._walks = WalksView(chat, palette)
         self._legend = Legend(self.transcript, lambda: chat.conversation.find_reply())
         self.tokens = Tokens(chat, self.transcript)
-        self._own_tune = Tune(chat)
-        """What turns the chat's knobs. It keeps its knob while the app runs, and its undo while the chat stays the same."""
+        self.own_tune = Tune(chat)
         self._tuned = chat.conversation
-        self.panels = Panels(self._own_tune, asked=big)
+        self.panels = Panels(self.own_tune, asked=big)
         self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
         self._bottom = BottomBar(self)
         self.set_class(big, "-projector")
@@ -172,11 +171,15 @@ class ChatScreen(ChatActions):
         if (store := self.chat.session.store) is not None and self._pulse is not None:
             store.listen(self._pulse.nudge)
 
-    def rest(self) -> None:
-        """Neither draw nor react while the screen of another chat is above this one."""
+    def keep_unsent(self) -> None:
+        """Save the draft and the place of the token cursor with the chat."""
         self.composer.keep_draft()
         if self.tokens.mode.open:
             self.tokens.mode.keep()
+
+    def rest(self) -> None:
+        """Neither draw nor react while the screen of another chat is above this one."""
+        self.keep_unsent()
         self._rests = True
         if self._pulse is not None:
             self._pulse.disarm()
@@ -278,13 +281,9 @@ class ChatScreen(ChatActions):
         elif isinstance(widget, Composer) and self.tokens.mode.open:
             self.tokens.leave()
 
-    @property
-    def knobs(self) -> Tune:
-        return self.tune or self._own_tune
-
     def open_tune(self, tune: Tune | None = None) -> None:
         self.panels.need("tune")
-        self.tune = tune or self._own_tune
+        self.tune = tune or self.own_tune
         self.set_focus(self._bottom.keys)  # not focus(): the very next key is for it
         self.show_knobs()
 
@@ -330,7 +329,7 @@ class ChatScreen(ChatActions):
         if moved:
             if chat.conversation is not self._tuned:  # another chat has knobs of its own
                 self._tuned = chat.conversation
-                self._own_tune.forget()
+                self.own_tune.forget()
             self._show_path()
         else:
             for change in changes:

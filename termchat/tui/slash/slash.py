@@ -34,13 +34,13 @@ class Slash:
 
     def attach(self) -> None:
         composer = self._screen.composer
-        composer.commands = self.take
+        composer.commands = self.run_text
         composer.sources = [self, *composer.sources]
 
-    def take(self, text: str) -> bool:
-        """Run the command in a text; False if it is a message, which goes out as it stands.
+    def run_text(self, text: str) -> bool:
+        """Run the command in a text; return False for a message, which goes out as it stands.
 
-        A command that there is not, or that cannot be done, is told so, and stays in the field.
+        A notice explains a command that is unknown or refused, and its text goes back into the field.
         """
         words, composer = parted(text), self._screen.composer
         if words is None:
@@ -50,13 +50,13 @@ class Slash:
             return False
         name, argument = words
         try:
-            command = self._find(name)
+            command = self._find_command(name)
             if command is None:
                 unknown = name[:_READ]
-                raise CommandRefused(f"unknown command /{one_line(unknown, 40)}", f"{self._guess(unknown)}{_HOW}")
+                raise CommandRefused(f"unknown command /{one_line(unknown, 40)}", f"{self._guess_name(unknown)}{_HOW}")
             if argument and not command.argument:
                 raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
-            command.do(self._screen, argument)
+            command.execute(self._screen, argument)
         except CommandRefused as problem:
             composer.call_next(composer.give_back, text)  # the field is emptied first
             self._screen.tell(Notice(problem.message, problem.hint, "warning"))
@@ -70,8 +70,8 @@ class Slash:
         if column <= len(name):
             from termchat.tui.slash.commands import COMMANDS
 
-            return _fitting(0, line[:column], (Offer(f"/{name}", one.told) for name, one in COMMANDS.items()))
-        command = self._find(name[1:])
+            return _rank_offers(0, line[:column], (Offer(f"/{name}", one.summary) for name, one in COMMANDS.items()))
+        command = self._find_command(name[1:])
         if command is None or not space:
             return None
         start = len(name) + 1
@@ -87,15 +87,15 @@ class Slash:
             sources = [source for source in self._screen.composer.sources if isinstance(source, Paths)]
             paths = [offer for source in sources for offer in source.paths(typed) if offer.text != typed]
             return Completion(start, tuple(paths)) if paths else None
-        return _fitting(start, typed, command.offers(self._screen), free=command.free)
+        return _rank_offers(start, typed, command.offers(self._screen), free=command.free)
 
-    def _find(self, name: str) -> Command | None:
+    def _find_command(self, name: str) -> Command | None:
         from termchat.tui.slash.commands import ALSO, COMMANDS
 
         spelled = name.replace("-", "_")
         return COMMANDS.get(name) or COMMANDS.get(spelled) or COMMANDS.get(ALSO.get(spelled, ""))
 
-    def _guess(self, name: str) -> str:
+    def _guess_name(self, name: str) -> str:
         from termchat.tui.slash.commands import COMMANDS
 
         begins = [known for known in COMMANDS if name and known.startswith(name)]
@@ -103,10 +103,10 @@ class Slash:
         return f"did you mean {' or '.join(f'/{one}' for one in close)}? " if close else ""
 
 
-def _fitting(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
-    """Return the offers that begin with what is typed, the very same first, then those that have it somewhere.
+def _rank_offers(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
+    """Return the offers that begin with the typed text, the very same first, then those that contain it.
 
-    What is typed freely is not guessed at: Enter would put in something else.
+    A free text is not guessed at: Enter would put in something else.
     """
     word = typed.lower()
     ranked = []
