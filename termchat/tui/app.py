@@ -163,7 +163,7 @@ class TermchatApp(LeavingApp):
 
     @property
     def typing(self) -> bool:
-        """Whether a key that came has not been taken in yet."""
+        """Whether a key is still on its way to a widget."""
         return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
@@ -194,7 +194,7 @@ class TermchatApp(LeavingApp):
                 self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
-        """Listen to signals before the terminal is taken over, so that it is always restored."""
+        """Listen to signals before the driver changes the terminal, so that the terminal is always restored."""
         self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
 
     def _listen(self, *names: str) -> None:
@@ -234,8 +234,8 @@ class TermchatApp(LeavingApp):
             screen.paint_with(self.palette)
 
     async def on_event(self, event: events.Event) -> None:
-        """Have keys and pastes taken in the order in which they come; tell the chat of clicks before anybody takes them. On the
-        way out drop all."""
+        """Queue keys and pastes, so that each is handled before the next; note clicks for the chat. Drop all input on the way
+        out."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             await self._typed.add(event)
             return
@@ -294,12 +294,12 @@ class TermchatApp(LeavingApp):
         return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy through the terminal and with the system's tool, whoever asks for it."""
+        """Copy through the terminal and with the system's tool."""
         self._chat_screen.copy_to_clipboard(text)
 
     def leave(self, code: int = 0) -> None:
-        """End the reply and the engine, save, restore the terminal and end the app; not before its first frame, since what
-        is half made cannot be taken away.
+        """End the reply and the engine, save, restore the terminal and end the app; wait for the first frame, since widgets
+        that are being mounted cannot be removed.
         """
         self.close()
         if self._begun:

@@ -73,7 +73,7 @@ class ScreenContext(LiveScreen):
         raise NotImplementedError
 
     def take_keyboard(self) -> None:
-        """Give the keyboard to what is open: TUNE, the page or mode in the chat's place, else the composer."""
+        """Give the keyboard to the innermost open widget: TUNE, the page or mode in the chat's place, else the composer."""
         raise NotImplementedError
 
     @property

@@ -23,7 +23,6 @@ from termchat.tui.terminal.screens import LeavingApp
 from termchat.tui.transcript.looks import LOOKS, next_look
 
 if TYPE_CHECKING:
-    from termchat.config.presets import Preset
     from termchat.decoding.group import GroupKind
     from termchat.tui.constraint.constraint_setting import ConstraintSetting
     from termchat.tui.lists.chat_switching import ChatSwitching
@@ -309,7 +308,7 @@ class ChatActions(ScreenContext):
         self.show_knobs()
 
     def action_all_knobs(self) -> None:
-        """Open TUNE with every knob, or hide again those that do nothing."""
+        """Open TUNE with every knob, or hide the knobs that do nothing again."""
         knobs = self.knobs
         if self.tune is None:
             self.open_tune()
@@ -486,10 +485,7 @@ def _open_constraint(screen: ChatActions) -> None:
 def _open_presets(screen: ChatActions) -> None:
     from termchat.tui.lists.preset_dialog import PresetsDialog, apply_preset
 
-    def apply(preset: Preset) -> None:
-        apply_preset(screen, preset)
-
-    screen.choose(PresetsDialog(screen), apply)
+    screen.choose(PresetsDialog(screen), lambda preset: apply_preset(screen, preset))
 
 
 def _open_walks(kind: GroupKind, screen: ChatActions) -> None:

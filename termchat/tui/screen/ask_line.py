@@ -43,7 +43,8 @@ class MessageEdit:
         self._messages = [*([] if tree.raw else [[Span(tree.head, 0)]]), *tree.turn_spans()]
         self._written: dict[int, str] = {}
         self._place = context.transcript.place
-        self._at: int | None = None
+        self._at = -1
+        """The message that is edited, counted from the first; -1 before one is."""
 
     @property
     def is_stale(self) -> bool:
@@ -51,7 +52,7 @@ class MessageEdit:
         return self._chat.conversation is not self._conversation
 
     def open(self, node: int | None) -> bool:
-        """Open the message that `node` is part of, else your last one, else the system prompt; return whether there is one."""
+        """Open the message that `node` is part of, else your last one, else the system prompt; return False without any."""
         places = [
             at
             for at, spans in enumerate(self._messages)
@@ -59,7 +60,7 @@ class MessageEdit:
         ]
         if not places:
             return False
-        if self._at is None:
+        if self._at < 0:
             self._composer.beyond = self.step
             self._composer.aside = self._composer.message
             self._show(places[-1])
@@ -68,8 +69,7 @@ class MessageEdit:
         return True
 
     def step(self, by: int) -> bool:
-        """Go to the previous or next message; return False if there is none."""
-        assert self._at is not None
+        """Go to the previous or next message; return False at the ends."""
         if not 0 <= self._at + by < len(self._messages):
             return False
         if self._composer.message != self._text(self._at):
@@ -93,7 +93,6 @@ class MessageEdit:
 
     def send(self, text: str) -> None:
         """Send the message on a branch of its own."""
-        assert self._at is not None
         message, forks = self._messages[self._at], self._chat.forks
         node = message[0].node
         self.end(returns=False)
@@ -116,7 +115,6 @@ class MessageEdit:
 
     def render_line(self, room: int) -> Line:
         """Render which message is edited, and what the keys do."""
-        assert self._at is not None
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD
         which = f"{self._at + (not head)} of {len(self._messages) - head}"
         if node.number == HEAD:
@@ -197,7 +195,7 @@ class Search:
         self._show(moved=self._hits.at != before)
 
     def _show(self, *, moved: bool = False) -> None:
-        """Show the hits and how many there are; go to the current one if that is another."""
+        """Show the hits and their number; with `moved` go to the current one."""
         hits, view = self._hits, self._transcript
         (self._worker.resume if hits.is_going_on else self._worker.pause)()
         if not hits.query.strip():
@@ -221,8 +219,8 @@ class Search:
 
 
 class AskLine(Column):
-    """The strip, and the line: what is asked, the field, a remark. They are mounted when they are first wanted: no frame waits
-    for them."""
+    """The strip, and the line: a question, the field, a remark. Its widgets are mounted with the first use, so that no frame
+    waits for them."""
 
     DEFAULT_CSS = """
     AskLine { height: auto; }
@@ -290,7 +288,7 @@ class AskLine(Column):
         self.show()
 
     def close(self) -> bool:
-        """Close the innermost use; return False if there is none."""
+        """Close the innermost use; return False without any."""
         if self.is_open:
             self._close_field(stays=False)
             self.context.take_keyboard()

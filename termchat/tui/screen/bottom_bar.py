@@ -143,12 +143,12 @@ class BottomBar(Column):
 
     @property
     def home(self) -> Widget | None:
-        """The widget that takes keys for what is asked, or for TUNE, while one of them is open."""
+        """The widget that takes keys for the line above the composer, or for TUNE, while one of them is open."""
         tune = self.context.tune
         return self.ask_line.home or (None if tune is None else self._field if tune.editing else self.keys)
 
     def back(self) -> bool:
-        """Close what is asked, or the innermost part of TUNE; return False if neither is open."""
+        """Close the line above the composer, or the innermost part of TUNE; return False if neither is open."""
         if self.ask_line.close():
             return True
         tune = self.context.tune

@@ -139,7 +139,7 @@ def _progress_runs(what: str, share: float) -> list[Run]:
 
 
 def _name_cause(chat: Chat) -> str:
-    """Return the failure of an engine elsewhere in a few words, without its name, which stands before that of the model; "" for
+    """Return the failure of a remote engine in a few words, without the engine's name, which the model's has before it; "" for
     other failures."""
     if chat.failure is None or chat.spec is None or not chat.spec.engine.url:
         return ""

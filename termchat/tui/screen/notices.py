@@ -64,7 +64,7 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
 
 
 def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
-    """Render the queue, the next text first; `held` ones wait for the next message. A click opens the queue."""
+    """Render the queue, the next text first; a `held` queue waits for the next message. A click opens the queue."""
     texts, take_back = list(queue), _HELD if held else _TAKE_BACK
     more = len(texts) - _MOST_QUEUED
     lines: list[Line] = []
@@ -87,7 +87,7 @@ def _hidden_line(group: ReplyGroup) -> Line:
 
 
 def _full_lines(full: Full, width: int, *, asks: bool) -> list[Line]:
-    """Render that the context is full; with `asks` the keys that decide what is done, and a click does, too."""
+    """Render a full context; with `asks` also the keys that make room, for which a click does, too."""
     bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
@@ -121,7 +121,7 @@ _QUIT_WITHIN = 3.0
 
 
 def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
-    """Shorten the mistakes in the configuration to the room there is besides so many other notices."""
+    """Shorten the mistakes in the configuration to the room `beside` so many other notices."""
     room = max(_MOST_TOLD - beside, 1)
     shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
     if len(shown) < len(mistakes):
@@ -131,7 +131,7 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
 
 
 class NoticeSlip(Slip):
-    """The newest notices, with the queue and the like below; a notice that asks for nothing goes by itself."""
+    """The newest notices, with the queue and the like below; information disappears after a while."""
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__(id="notice")
@@ -162,7 +162,7 @@ class NoticeSlip(Slip):
         self.forget([notice for notice in self._notices if notice.message != message])
 
     def forget_problems(self, *, warnings: bool = True) -> None:
-        """Remove errors and, unless told otherwise, warnings: something new has begun."""
+        """Remove errors and by default warnings, as something new has begun."""
         gone = ("error", "warning") if warnings else ("error",)
         self.forget([notice for notice in self._notices if notice.severity not in gone])
 

@@ -131,6 +131,9 @@ class ChatScreen(ChatActions):
         """Whether token mode was open when it last acted."""
         self._token_view = "record"
         self._drafts: ReplyDrafts | None = None
+        self._working: tuple[object, ...] = ()
+        """What the keys on the line depended on when it was rendered."""
+        self._key_line = Line(())
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -224,7 +227,7 @@ class ChatScreen(ChatActions):
 
     @property
     def labels(self) -> Sequence[Label]:
-        """Keys of what stands above the composer, while it has the keyboard."""
+        """Keys of the line above the composer, while it has the keyboard."""
         return self._bottom.ask_line.labels or self.tokens.asked
 
     @property
@@ -391,7 +394,11 @@ class ChatScreen(ChatActions):
         elif self.tune is not None:
             line = tune_line(self.tune, keys.room)
         else:
-            line = key_line(situation, keys.room, chat.offers, thinking=thinking, words=words, lit=lit)
+            working = situation, keys.room, chat.offers, thinking, words, lit
+            if working != self._working:  # to look through all tables costs a tenth of a frame
+                self._working = working
+                self._key_line = key_line(situation, keys.room, chat.offers, thinking=thinking, words=words, lit=lit)
+            line = self._key_line
         keys.show_lines([line])
         self._legend.draw()
         self._notices.draw()

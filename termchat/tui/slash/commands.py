@@ -358,7 +358,7 @@ def _list_ready_models(screen: ChatScreen) -> list[ModelRow]:
 
 
 def _make_completer(screen: ChatScreen) -> Callable[[], object]:
-    """Return a call, made in a thread, that has the composer complete the draft again."""
+    """Return a callback for a thread, which makes the composer complete the draft again."""
     composer = screen.composer
     return lambda: composer.post_message(Composer.Learnt())
 
@@ -394,11 +394,11 @@ def _list_words(kind: GroupKind, before: str) -> Iterable[Offer]:
 
 
 def _parse_value(screen: ChatScreen, knob: Setting, text: str) -> Value:
-    r"""Parse what is written for a knob; a bias joins those that are there. Of several texts each stands in quotes; one without
-    spaces needs none. `off` is no text.
+    r"""Parse a value for a knob. A bias joins the present ones; several texts stand in quotes, one without spaces needs none,
+    and `off` is no text.
 
     Raises:
-        CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
+        CommandRefused: spaces without quotes may be one text or several.
     """
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*screen.chat.tuning.logit_bias, text])

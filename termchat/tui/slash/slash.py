@@ -38,7 +38,7 @@ class Slash:
         composer.sources = [self, *composer.sources]
 
     def run_text(self, text: str) -> bool:
-        """Run the command in a text; return False for a message, which goes out as it stands.
+        """Run the command in a text; return False for a message, which is sent unchanged.
 
         A notice explains a command that is unknown or refused, and its text goes back into the field.
         """
@@ -104,7 +104,7 @@ class Slash:
 
 
 def _rank_offers(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
-    """Return the offers that begin with the typed text, the very same first, then those that contain it.
+    """Rank the offers by how they match the typed text: equal, begun by it, containing it.
 
     A free text is not guessed at: Enter would put in something else.
     """
