@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from termchat.chat.changes import Notice
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.decoding.biases import format_bias
+from termchat.decoding.plans import PLANS
 from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import piece_of
@@ -511,10 +512,5 @@ DIALOGS: Mapping[str, Callable[[ChatActions], None]] = {
     "prompt": partial(_open_tokens, prompt=True),
     "reply-tokens": partial(_open_tokens, prompt=False),
     "tokenize": lambda screen: tokenize(screen, screen.composer.message),
-    "walks": partial(_open_walks, "walks"),
-    "grid": partial(_open_walks, "grid"),
-    "ab": partial(_open_walks, "compare"),
-    "best": partial(_open_walks, "best"),
-    "vote": partial(_open_walks, "vote"),
-    "beams": partial(_open_walks, "beams"),
+    **{plan.command: partial(_open_walks, kind) for kind, plan in PLANS.items()},
 }
