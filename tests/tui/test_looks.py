@@ -162,7 +162,7 @@ FORKS = {(2, 5), (2, 119), (5, 79), (77, 1)}
 @pytest.mark.parametrize("kind", ["entropy", "surprise", "change", "fork"])
 def test_jumps_visit_all_there_is_both_ways(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chat, cursor = jumpy()
-    monkeypatch.setattr(chat, "forks", lambda: FORKS)
+    monkeypatch.setattr(chat, "find_forks", lambda: FORKS)
     nodes = [span.node for span in chat.find_path() if span.node.role == "assistant"]
     places = [TokenRef(node.number, index) for node in nodes for index in range(len(node.tokens))]
     wanted = {
