@@ -68,17 +68,17 @@ class TermchatApp(LeavingApp):
 
     Args:
         chat: its engine need not run yet; `chat.loading.load(spec)` is called after the first frame.
-        spec: the model to load; None where there is none, or where it is to be found first.
-        choose: finds the model to load once the first frame is there; raises ModelError where there is none.
-        missing: why there is none; the list of models then opens with it.
-        models: those that there are; None looks for them as the user configured.
-        sessions: the saved chats; None where none are kept.
+        spec: the model to load, if it is known.
+        choose: finds the model to load, after the first frame; raises ModelError without one.
+        missing: why there is no model; the list of models then opens with it.
+        models: the known models; None looks for them as the user configured.
+        sessions: the saved chats, if chats are saved.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
-        theme_place: where it was asked for: a file and a line, or "".
-        keeps_theme: the theme that is chosen is kept in the config file for the next start.
-        abilities: what the terminal can show.
-        mistakes: what is wrong with the configuration.
-        notices: what else a person should read at the start.
+        theme_place: the file and line that asks for the theme, or "".
+        keeps_theme: save a theme that is chosen in the config file.
+        abilities: the colours and glyphs of the terminal.
+        mistakes: faults of the configuration.
+        notices: other notices for the start.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         lesson: the lesson to begin with, "" lists them; None: none.
@@ -132,7 +132,10 @@ class TermchatApp(LeavingApp):
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
         self.theme_chooser, self._keeps_theme = ThemeChooser(abilities.depth, theme, contrast=big), keeps_theme
         others = list(notices)
-        wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
+        wrong = [
+            *(Notice(mistake, severity="warning") for mistake in mistakes),
+            *self.theme_chooser.missing(theme_place),
+        ]
         self._notices = [*in_short(wrong, len(others)), *others]
         self.palette = self.theme_chooser.of(theme)
         """The colours for widgets that draw their own lines."""
@@ -260,8 +263,8 @@ class TermchatApp(LeavingApp):
             self.screen.dismiss(None)
             chat.ask_to_quit()
             return taker
-        if (found := self._text_for(event)) is not None:
-            text, takes = found
+        if (typed := self._text_for(event)) is not None:
+            text, takes = typed
             if not takes(text):
                 chat.take_text()
                 taker = chat.focused or chat
