@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
@@ -130,9 +130,13 @@ class Conversation:
         """Return the path from the root, or from behind the node `since`. The leaf is taken whole, every other node as far
         as its child says.
         """
+        return self._collect_spans(leaf, lambda node: node.number != since)
+
+    def _collect_spans(self, leaf: int | None, holds: Callable[[Node], bool]) -> list[Span]:
+        """Return the last part of the path, as far up as `holds`; nothing above it is walked."""
         spans: list[Span] = []
         count: int | None = None
-        for node in takewhile(lambda node: node.number != since, self._upwards(self.leaf if leaf is None else leaf)):
+        for node in takewhile(holds, self._upwards(self.leaf if leaf is None else leaf)):
             spans.append(Span(node, len(node.ids) if count is None else count))
             count = node.at
         spans.reverse()
@@ -179,8 +183,7 @@ class Conversation:
 
     def find_reply(self, leaf: int | None = None) -> list[Span]:
         """Return the spans of the reply that the path ends in: one, or several when it was stopped and continued."""
-        spans = takewhile(lambda span: span.node.role == "assistant", reversed(self.find_path(leaf)))
-        return [*spans][::-1]
+        return self._collect_spans(leaf, lambda node: node.role == "assistant")
 
     def list_pieces(self) -> Iterator[tuple[Span, str]]:
         """Yield the spans of the path, and the text that each adds to the chat."""

@@ -5,7 +5,7 @@ feature; it imports rooms below it alone, which a contract of import-linter chec
 
     slash        commands that are typed: they act on the screen
     lessons      the screen of a lesson, with a strip above the composer, and who plays it
-    screen       the chat's screen: what stands where, actions, notices, the line of keys, the table of dialogs
+    screen       the chat's screen: what stands where, its actions and dialogs, notices, the line of keys
     lists        models, chats, branches, personas, presets, breakpoints, biases, history, themes, keys: what is chosen
                  from a list, and the tokenizer
     constraint   what replies have to match

@@ -18,6 +18,7 @@ from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
 from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import Input, TextArea
 
 from termchat.chat.changes import Notice
@@ -77,17 +78,17 @@ class TermchatApp(LeavingApp):
 
     Args:
         chat: its engine need not run yet; `chat.loading.load(spec)` is called after the first frame.
-        spec: the model to load; None where there is none, or where it is to be found first.
-        choose: finds the model to load once the first frame is there; raises ModelError where there is none.
-        missing: why there is none; the list of models then opens with it.
-        models: those that there are; None looks for them as the user configured.
-        sessions: the saved chats; None where none are kept.
+        spec: the model to load, if it is known.
+        choose: finds the model to load, after the first frame; raises ModelError without one.
+        missing: why there is no model; the list of models then opens with it.
+        models: the known models; None looks for them as the user configured.
+        sessions: the saved chats, if chats are saved.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
-        theme_place: where it was asked for: a file and a line, or "".
-        keeps_theme: the theme that is chosen is kept in the config file for the next start.
-        abilities: what the terminal can show.
-        mistakes: what is wrong with the configuration.
-        notices: what else a person should read at the start.
+        theme_place: the file and line that asks for the theme, or "".
+        keeps_theme: save a theme that is chosen in the config file.
+        abilities: the colours and glyphs of the terminal.
+        mistakes: faults of the configuration.
+        notices: other notices for the start.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         lesson: the lesson to begin with, "" lists them; None: none.
@@ -141,7 +142,10 @@ class TermchatApp(LeavingApp):
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
         self.theme_chooser, self._keeps_theme = ThemeChooser(abilities.depth, theme, contrast=big), keeps_theme
         others = list(notices)
-        wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
+        wrong = [
+            *(Notice(mistake, severity="warning") for mistake in mistakes),
+            *self.theme_chooser.missing(theme_place),
+        ]
         self._notices = [*in_short(wrong, len(others)), *others]
         self.palette = self.theme_chooser.of(theme)
         """The colours for widgets that draw their own lines."""
@@ -151,7 +155,6 @@ class TermchatApp(LeavingApp):
             "sessions": sessions,
             "keymap": keys,
             "theme_chooser": self.theme_chooser,
-            "keep_theme": self.keep_theme,
             "big": big,
         }
         own = ChatScreen(chat, self.palette, **options)
@@ -173,7 +176,7 @@ class TermchatApp(LeavingApp):
 
     @property
     def typing(self) -> bool:
-        """Whether a key that came has not been taken in yet."""
+        """Whether a key is still on its way to a widget."""
         return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
@@ -191,7 +194,7 @@ class TermchatApp(LeavingApp):
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
-    def keep_theme(self, wanted: str) -> None:
+    def action_keep_theme(self, wanted: str) -> None:
         """Show a theme now and at the next start."""
         from termchat.config import file  # not needed before the first frame
 
@@ -204,7 +207,7 @@ class TermchatApp(LeavingApp):
                 self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
-        """Listen to signals before the terminal is taken over, so that it is always restored."""
+        """Listen to signals before the driver changes the terminal, so that the terminal is always restored."""
         self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
 
     def _listen(self, *names: str) -> None:
@@ -231,7 +234,7 @@ class TermchatApp(LeavingApp):
                 self._listen(*_KEY_SIGNALS)
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, lambda _: self._paint())
+        self.theme_changed_signal.subscribe(self, self._paint)
         # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         self.call_after_refresh(self._begin)
@@ -239,13 +242,13 @@ class TermchatApp(LeavingApp):
     def on_unmount(self) -> None:
         self.close()
 
-    def _paint(self) -> None:
+    def _paint(self, _theme: Theme) -> None:
         for screen in self.learning.screens:
             screen.paint_with(self.palette)
 
     async def on_event(self, event: events.Event) -> None:
-        """Have keys and pastes taken in the order in which they come; tell the chat of clicks before anybody takes them. On the
-        way out drop all."""
+        """Queue keys and pastes, so that each is handled before the next; note clicks for the chat. Drop all input on the way
+        out."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             await self._typed.add(event)
             return
@@ -270,8 +273,8 @@ class TermchatApp(LeavingApp):
             self.screen.dismiss(None)
             chat.ask_to_quit()
             return taker
-        if (found := self._text_for(event)) is not None:
-            text, takes = found
+        if (typed := self._text_for(event)) is not None:
+            text, takes = typed
             if not takes(text):
                 chat.take_text()
                 taker = chat.focused or chat
@@ -302,12 +305,12 @@ class TermchatApp(LeavingApp):
         return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy through the terminal and with the system's tool, whoever asks for it."""
+        """Copy through the terminal and with the system's tool."""
         self._chat_screen.copy_to_clipboard(text)
 
     def leave(self, code: int = 0) -> None:
-        """End the reply and the engine, save, restore the terminal and end the app; not before its first frame, since what
-        is half made cannot be taken away.
+        """End the reply and the engine, save, restore the terminal and end the app; wait for the first frame, since widgets
+        that are being mounted cannot be removed.
         """
         self.close()
         if self._begun:
@@ -321,9 +324,7 @@ class TermchatApp(LeavingApp):
             self._ended = True
             try:
                 for screen in self.learning.screens:
-                    if screen.tokens.mode.open:
-                        screen.tokens.mode.keep()
-                    screen.composer.keep_draft()
+                    screen.keep_unsent()
                 self._models.close()
                 self.chat.close()
             finally:
@@ -334,9 +335,12 @@ class TermchatApp(LeavingApp):
             self.push_screen(Menu())  # without an id: one that was closed just now may still have it
 
     async def action_quit(self) -> None:
-        if self.screen is not self._chat_screen and self.chat.unsaved:
+        if not self.chat.unsaved:
+            self.leave()
+            return
+        if self.screen is not self._chat_screen:
             self.screen.dismiss(None)  # what it is asked is read beneath
-        self._chat_screen.quit()
+        self._chat_screen.ask_to_quit("quit")
 
     def action_keys(self) -> None:
         from termchat.tui.lists.small_dialogs import KeyList  # not needed before the first frame
@@ -372,13 +376,8 @@ class TermchatApp(LeavingApp):
         if not isinstance(self.screen, ThemePicker):
             self.theme_chooser.renew()  # whoever writes a theme comes here to see it
             self.show_theme(self.theme_chooser.wanted)
-            self.push_screen(ThemePicker(self.theme_chooser, self.show_theme), self._theme_chosen)
-
-    def _theme_chosen(self, wanted: str | None) -> None:
-        if wanted is None:
-            self.show_theme(self.theme_chooser.wanted)
-        else:
-            self.keep_theme(wanted)
+            picker = ThemePicker(self.theme_chooser, self.show_theme)
+            self.push_screen(picker, lambda wanted: self.action_keep_theme(wanted or self.theme_chooser.wanted))
 
     def action_help_quit(self) -> None:
         self._chat_screen.action_interrupt()
@@ -396,7 +395,7 @@ class TermchatApp(LeavingApp):
                         key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
                     )
         for name in (AUTO, *self.theme_chooser.all()):
-            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
+            yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.action_keep_theme(name))
 
     async def run_action(
         self,
@@ -412,8 +411,7 @@ class TermchatApp(LeavingApp):
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             needs = (lacking(key, self.chat.offers) for key in (*TOKENS, *WALKS, *MODEL) if key.action == action)
             need = next((need for need in needs if need is not None), None)
-            refused = self.chat.find_refusal(need) if need is not None else None
-            if refused is not None:
+            if need is not None and (refused := self.chat.find_refusal(need)) is not None:
                 self._chat_screen.tell(Notice(*refused))
                 return True
         return await super().run_action(action, default_namespace, namespaces)

@@ -83,7 +83,13 @@ def build(
         config, missing = at_model_of(config, session.model)
         if missing:
             notices.append(Notice(f"this chat used {missing}", "it continues with the configured model", "warning"))
-    keymap, mistaken = _keymap(config)
+    keymap: dict[str, str] = {}
+    mistakes = list(config.problems)
+    if config.keys:
+        from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are
+
+        keymap, mistaken = checked(config.keys, config.key_places)
+        mistakes += mistaken
     chat = Chat(
         Host(engine or make_engine(paths.log_file())),
         session,
@@ -101,22 +107,13 @@ def build(
         keeps_theme=True,
         abilities=abilities,
         sessions=sessions,
-        mistakes=[*config.problems, *mistaken],
+        mistakes=mistakes,
         notices=notices,
         keymap=keymap,
         close=store.close,
         lesson=lesson,
         big=config.big,
     )
-
-
-def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
-    """Read the remapped keys, and the mistakes in them."""
-    if not config.keys:
-        return {}, []
-    from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are
-
-    return checked(config.keys, config.key_places)
 
 
 def _open_store(notices: list[Notice], file: Path) -> Store:

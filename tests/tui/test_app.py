@@ -26,7 +26,6 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.pages.panels import Panels
-from termchat.tui.screen.bottom_bar import StopInput
 from termchat.tui.transcript import TranscriptView
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -784,4 +783,4 @@ async def test_a_text_that_ends_the_reply_is_kept_on_demand() -> None:
         await desk.type("}", "tab")
         assert desk.chat.breakpoints == ()
         await desk.type("", "tab")
-        assert desk.app.focused is desk.app.screen.query_one(StopInput)
+        assert desk.app.focused is desk.app.screen.query_one("BottomBar > Input")

@@ -314,7 +314,7 @@ async def test_a_hit_goes_over_lines_tokens_and_marks_and_capitals_count_only_if
         assert "1 of 1" in below(desk)
         assert "".join(text for text, _ in marked(desk)).replace(" ", "") == "largequickbrownfox"
         for query, count in (("狐狸和", 1), ("IT WAS", 0), ("It was", 1), ("it WAS", 0), ("zebra", 0)):
-            desk.app.screen.query_one("Asking Input").value = query  # type: ignore[attr-defined]
+            desk.app.screen.query_one("AskLine Input").value = query  # type: ignore[attr-defined]
             await desk.settle()
             assert (f"1 of {count}" if count else "not found") in below(desk), query
 

@@ -25,7 +25,7 @@ from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import filled, known_lessons, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.pages.panels import Panels
-from termchat.tui.screen.keyline import key_line
+from termchat.tui.screen.bottom_bar import key_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from tests.chats import chat_on
 from tests.colors import contrast

@@ -25,7 +25,7 @@ from termchat.decoding.group import BeamSettings
 from termchat.tui.keys.tables import GROUPS
 from termchat.tui.lists.branch_tree import ReplyPicker
 from termchat.tui.lists.small_dialogs import FullDialog
-from termchat.tui.screen.dialog_table import DIALOGS
+from termchat.tui.screen.actions import DIALOGS
 from termchat.tui.terminal.input_stream import InputStream
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from tests.tui.made_lessons import answered, at_step, go_to, learner, strip

@@ -4,10 +4,10 @@
 
     a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
 
-Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs), `copy_actions`; `walking` is what the
-keys of several replies do, `walk_start` how they begin. Widgets: `header_line`, the transcript, `notices` (also the queue,
-and what a full context asks), the panels, `bottom_bar` (composer, TUNE and the `keyline`), `asking` (the line above the
-composer; `ask_actions` with `editing` and `searching` is what is asked there).
+`actions` is what the keys do, with the dialogs by name; `screen` has the widgets, says who has the keyboard, and shows what
+changed; `walking` is what the keys of several replies do, `walk_start` how they begin. Widgets: `header_line`, the transcript,
+`notices` (also the queue, and what a full context asks), the panels, and `bottom_bar`: `ask_line` (a text that is asked for
+above the composer), the composer, the line of keys, and what TUNE does with keys while it is open.
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
 rests meanwhile (`rest`, `go_on`).
@@ -18,5 +18,5 @@ pressed. Keys that come before a focus has changed everywhere are not lost: who 
 Letters are keys only where the composer says so ("token mode · Esc to type") and in dialogs. A slash, a paste, and letters
 that come at once are text for the composer, unless a field or a row takes them: `TermchatApp._take` decides that.
 
-A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
+A new dialog is a row of `actions.DIALOGS` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
 """

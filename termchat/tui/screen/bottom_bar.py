@@ -1,200 +1,221 @@
-"""The lower edge: the composer, and the key line, which is TUNE's while that is open."""
+"""The lower edge: the line above the composer, the composer, and the line of keys, which is TUNE's while that is open."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from textual import events
 from textual.app import ComposeResult
-from textual.events import DescendantFocus, Key
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.decoding.samplers import KNOBS
+from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.text import one_line
-from termchat.tui.composer.composer import Composer
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.field import Field
-from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.draw.marks import length
+from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, TEXT, length
+from termchat.tui.keys import tables
+from termchat.tui.keys.key import Label, Situation
 from termchat.tui.pages.tune import Tune
-from termchat.tui.screen.keyline import KeyLine
+from termchat.tui.screen.ask_line import AskLine
 from termchat.tui.themes.theme_file import Palette
 
-INVITATION = "write a message"
+_FULL_FROM = 98
+"""Cells from which there is room for all keys of TUNE."""
+_TELLING = 24
+"""Cells from which a knob's help is worth beginning."""
+_BADGE = Ink("background", ground="accent", bold=True)
+
+
+def key_line(
+    situation: Situation,
+    width: int,
+    offers: Collection[Feature] = ALL_FEATURES,
+    *,
+    thinking: bool = False,
+    words: Mapping[str, str] = tables.NOT_OTHERWISE,
+    lit: Sequence[str] = (),
+) -> Line:
+    """Render as many keys as fit; a click presses one. `words` and `lit`: see `working`."""
+    others, important = tables.working(situation, offers, thinking=thinking, words=words, lit=lit)
+    always = _fitting(important, width)
+    return Line((*_fitting(others, width - length(always)), *always), "surface")
+
+
+def asked_line(labels: Iterable[Label], width: int) -> Line:
+    return Line(tuple(_fitting(labels, width)), "surface")
+
+
+def tune_line(tune: Tune, width: int) -> Line:
+    """Render the selected knob, its keys and its help, or the problem of its value. The letters of knobs are in the panel."""
+    badge = f" TUNE {tune.name} " if tune.name else " TUNE "
+    runs: list[Run] = [(badge, _BADGE), (f"  {tune.selected}  ", STRONG)]
+    if tune.error:
+        return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
+    *moves, back = _tune_labels(tune, full=width >= _FULL_FROM)
+    way_out = _fitting([back], width - length(runs))
+    runs += [*_fitting(moves, width - length([*runs, *way_out])), *way_out]
+    room = width - length(runs) - 2
+    if room >= _TELLING and not tune.editing:
+        runs.append(("  " + one_line(KNOBS[tune.selected].help, room), MUTED))
+    return Line(tuple(runs), "surface")
+
+
+def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
+    """List the keys of TUNE, the way out last."""
+    from termchat.tui.keys.tables import labels  # not needed before the first frame
+
+    if tune.editing:
+        on_empty = Label("Backspace", "when empty, removes the last", "backspace")
+        adds = labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
+        return [*adds, on_empty, *labels(("back", "back"))]
+    if tune.typed is not None:
+        return labels(("tune-accept", "accept"), ("back", "drop"))
+    if tune.is_text:
+        return labels(("tune-accept", "edit"), ("tune-off", "none"), ("tune-undo", "undo"), ("back", "back"))
+    coarse = [Label("⇧", "coarse")] if full else []
+    others = labels(("tune-off", "off"), ("tune-default", "default"), ("tune-undo", "undo"), ("back", "back"))
+    return [
+        *([Label("a-z", "knob")] if full else []), *labels(("tune-less", "change")), *coarse, Label("0-9", "type"), *others,
+    ]  # fmt: skip
+
+
+def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
+    runs: list[Run] = []
+    for name, words, key, refused, lit in labels:
+        does = f"app.press({key!r})" if key else ""
+        ink, muted = (MUTED if refused else ACCENT)._replace(does=does), MUTED._replace(does=does)
+        pair = [(name, ink), (f" {words}", muted), ("  ", MUTED)]
+        if lit:  # a mark for those who see no colours
+            pair = [(f"{LIT}{name} {words} ", LIGHT._replace(does=does)), ("  ", MUTED)]
+        if length([*runs, *pair]) > width + 2:
+            break
+        runs += pair
+    return runs
+
+
+class KeyLine(LinesView, can_focus=True):
+    """What works now; in TUNE it has the keyboard."""
+
+    GROUND = "surface"
 
 
 class BottomBar(Column):
-    """Writing, or turning knobs. TUNE keeps its knob while the app runs, and its undo while the chat stays the same."""
+    """Writing, or turning knobs: while TUNE is open, keys that the line of keys gets turn knobs, and the field takes texts."""
 
     DEFAULT_CSS = """
     BottomBar, BottomBar > Row { height: auto; }
+    BottomBar AskLine { visibility: hidden; }
     BottomBar #prompt { width: 3; }
-    BottomBar StopInput, BottomBar StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    BottomBar > Input, BottomBar > Input:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     """
 
-    def __init__(self, context: ScreenContext, tune: Tune) -> None:
+    def __init__(self, context: ScreenContext) -> None:
         super().__init__()
-        self._chat_screen = context
-        self._tune = tune
-        self._conversation = context.chat.conversation
+        self.context = context
+        self.ask_line = AskLine(context)
+        self.keys = KeyLine()
+        self._prompt, self._texts = LinesView(id="prompt"), Slip(id="stops")
+        self._field = Field(placeholder="text that ends the reply; \\n is a line break; type it again to remove it")
 
     def compose(self) -> ComposeResult:
-        composer = self._chat_screen.composer
+        composer = self.context.composer
+        yield self.ask_line
         yield composer.popup
         yield composer.edge
         with Row():
-            yield LinesView(id="prompt")
+            yield self._prompt
             yield composer
-        yield Slip(id="stops")
-        yield StopInput(placeholder="text that ends the reply; \\n is a line break; type it again to remove it")
-        yield KeyLine()
+        yield self._texts
+        yield self._field
+        yield self.keys
 
-    @property
-    def tune(self) -> Tune | None:
-        """TUNE, while it is open."""
-        return self.keys.tuning
-
-    @property
-    def knobs(self) -> Tune:
-        """TUNE, open or not."""
-        return self.tune or self._tune
-
-    def follow(self) -> None:
-        """Forget what can be undone if another chat is shown: that has knobs of its own."""
-        if self._chat_screen.chat.conversation is not self._conversation:
-            self._conversation = self._chat_screen.chat.conversation
-            self._tune.forget()
-
-    def open_tune(self, tune: Tune | None = None) -> None:
-        """Open TUNE; `tune` turns other knobs than the chat's."""
-        self.keys.tuning = tune or self._tune
-        self.screen.set_focus(self.keys)  # not focus(): the very next key is for it
-        self.post_message(KeyLine.Turned())
-
-    def close_tune(self) -> None:
-        self.knobs.drop()
-        self.keys.tuning = None
-        self._edit_stops(False)
-        self._chat_screen.take_keyboard()
-        self.post_message(KeyLine.Turned())
-
-    @property
-    def tune_home(self) -> Widget | None:
-        """The widget of TUNE that takes keys, while it is open."""
-        if self.tune is None:
-            return None
-        return self._input if self.knobs.editing else self.keys
-
-    def back(self) -> bool:
-        """Close the innermost part of TUNE; return False if it is not open."""
-        if self.tune is None:
-            return False
-        if self.knobs.editing:
-            self._edit_stops(False)
-            self.screen.set_focus(self.keys)
-        elif not self.tune.drop():
-            self.close_tune()
-        self.post_message(KeyLine.Turned())
-        return True
-
-    def show_way(self, words: str, *, instead: bool) -> None:
-        """Show who gets letters besides the composer: in a blank field before the invitation to write, or `instead` of it."""
-        invitation = " · or ".join(filter(None, (words, "" if words and instead else INVITATION)))
-        composer = self._chat_screen.composer
-        if composer.placeholder != invitation:
-            composer.placeholder = invitation
-        composer.edge.head("" if composer.is_blank else words)
+    def on_mount(self) -> None:
+        self._prompt.show_lines([Line((("›", Ink("accent", bold=True)),))])
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):
             view.paint_with(palette)
 
-    def on_mount(self) -> None:
-        self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
+    @property
+    def home(self) -> Widget | None:
+        """The widget that takes keys for the line above the composer, or for TUNE, while one of them is open."""
+        tune = self.context.tune
+        return self.ask_line.home or (None if tune is None else self._field if tune.editing else self.keys)
 
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        if event.widget is not self.screen.focused:
-            return  # a key that came meanwhile has given the keyboard to somebody else
-        if self.tune is not None and isinstance(event.widget, Composer):
-            self.close_tune()
-        elif self.tune is None and event.widget is self.keys:
-            self._chat_screen.take_keyboard()
+    def back(self) -> bool:
+        """Close the line above the composer, or the innermost part of TUNE; return False if neither is open."""
+        if self.ask_line.close():
+            return True
+        tune = self.context.tune
+        if tune is None:
+            return False
+        if tune.editing:
+            self.edit_texts(False)
+            self.screen.set_focus(self.keys)
+        elif not tune.drop():
+            self.context.close_tune()
+        self.context.show_knobs()
+        return True
 
-    def on_key_line_stops_wanted(self, event: KeyLine.StopsWanted) -> None:
-        if KNOBS[self.knobs.selected].kind == "biases":
-            return  # the screen has a dialog for them
+    def edit_texts(self, editing: bool) -> None:
+        """Open or close the field for the texts of the selected knob; it always opens empty."""
+        knobs = self.context.knobs
+        knobs.error = ""
+        knobs.editing = self._field.display = editing
+        self._field.clear()
+        self._list_texts()
+
+    def on_key(self, event: events.Key) -> None:
+        """Have TUNE take the keys that the line of keys got, and those of the field that edit no text."""
+        tune, focused, text = self.context.tune, self.screen.focused, self._field.value
+        if tune is None or focused not in (self.keys, self._field):
+            return
+        if focused is self._field and event.key == "backspace" and not text:
+            tune.drop_text()
+            self._list_texts()
+        elif focused is self._field and event.key == "tab":
+            if text and tune.selected == "stop":
+                tune.toggle_stop_after(text)
+                self._take_text(tune)
+        elif focused is self._field:
+            return
+        elif event.key == "enter" and tune.field.kind == "biases":
+            self.context.action_dialog("bias")
+        elif event.key == "enter" and tune.is_text:
+            self.edit_texts(True)
+            self.screen.set_focus(self._field)  # not focus(): the very next key is for it
+        elif not tune.press(event.key, event.character):
+            return
         event.stop()
-        self._edit_stops(True)
-        self.screen.set_focus(self._input)  # not focus(): the very next key is for it
+        event.prevent_default()
+        self.context.show_knobs()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        tune = self.context.tune
         if not event.value:
             self.back()
-            return
-        self.knobs.write(event.value)
-        self._stops_changed()
+        elif tune is not None:
+            tune.write(event.value)
+            self._take_text(tune)
+            self.context.show_knobs()
 
-    def on_stop_input_kept(self) -> None:
-        if self.knobs.selected != "stop":
-            return
-        self.knobs.toggle_stop_after(self._input.value)
-        self._stops_changed()
+    def _take_text(self, tune: Tune) -> None:
+        if not tune.error:
+            self._field.clear()
+        self._list_texts()
 
-    def _stops_changed(self) -> None:
-        if not self.knobs.error:
-            self._input.clear()
-        self._list_stops()
-        self.post_message(KeyLine.Turned())
-
-    def on_stop_input_erased(self) -> None:
-        self.knobs.drop_text()
-        self._list_stops()
-        self.post_message(KeyLine.Turned())
-
-    def _edit_stops(self, editing: bool) -> None:
-        """Open or close the input for texts; it always opens empty."""
-        self.knobs.error = ""
-        self.knobs.editing = self._input.display = editing
-        self._input.clear()
-        self._list_stops()
-
-    def _list_stops(self) -> None:
-        knob, room, muted, text = KNOBS[self.knobs.selected], self.keys.room, Ink("muted"), Ink("text")
+    def _list_texts(self) -> None:
+        knobs, room = self.context.knobs, self.keys.room
+        knob = knobs.field
         head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
-        listed = knob.show(getattr(self.knobs.tuning, knob.name))
-        runs = [(head, muted), (one_line(listed, room - len(head)), text)]
-        if knob.name == "stop" and (after := self.knobs.stops_after):
+        listed = knob.show(getattr(knobs.tuning, knob.name))
+        runs = [(head, MUTED), (one_line(listed, room - len(head)), TEXT)]
+        if knob.name == "stop" and (after := knobs.stops_after):
             left = room - length(runs)
-            runs += [("   after  ", muted), (one_line(knob.show(after), left - 10), text)] if left > 20 else []
-        line = Line(tuple(runs), "panel")
-        self.query_one("#stops", Slip).show_lines([line] if self.knobs.editing else [])
-
-    @property
-    def keys(self) -> KeyLine:
-        return self.query_one(KeyLine)
-
-    @property
-    def _input(self) -> StopInput:
-        return self.query_one(StopInput)
-
-
-class StopInput(Field):
-    class Erased(Message):
-        """Backspace, with nothing left to erase."""
-
-    class Kept(Message):
-        """Tab: the text is to stay in the reply."""
-
-    def on_key(self, event: Key) -> None:
-        if event.key == "tab":
-            event.stop()
-            event.prevent_default()
-            if self.value:
-                self.post_message(self.Kept())
-
-    def action_delete_left(self) -> None:
-        if self.value:
-            super().action_delete_left()
-        else:
-            self.post_message(self.Erased())
+            runs += [("   after  ", MUTED), (one_line(knob.show(after), left - 10), TEXT)] if left > 20 else []
+        self._texts.show_lines([Line(tuple(runs), "panel")] if knobs.editing else [])

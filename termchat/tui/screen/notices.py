@@ -1,15 +1,17 @@
-"""Notices and the queue, as lines."""
+"""What stands above the composer by itself: notices, the queue, a full context, and where a reply stands in its constraint."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic
 
 from termchat.chat.changes import Full, Notice
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
+from termchat.decoding.records import Failed
 from termchat.text import one_line, sanitize
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.draw.marks import ACCENT, TEXT
@@ -29,33 +31,32 @@ _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 def notice_lines(notices: Sequence[Notice], width: int, again: str = "") -> list[Line]:
     """Render notices; `again` says what the key that continues does about a failure. Long texts are cut; a click closes a
     notice."""
-    lines = [
-        Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
-        for at, notice in enumerate(notices)
-        for line in _notice(notice, width)
-    ]
+    lines = []
+    for at, notice in enumerate(notices):
+        ink, does = _INKS[notice.severity], f"forget_notice({at})"
+        for part, shade in ((notice.message, ink), (notice.hint, TEXT)):
+            texts = wrapped(part, width - 2)
+            lines += [_barred(text, shade._replace(does=does), ink._replace(does=does)) for text in texts]
     if again and lines:
-        does = ACCENT._replace(does="continue")
-        lines.append(_barred(f"{name_of('continue')} {again}", does, lines[-1].runs[0][1]))
+        key = ACCENT._replace(does="continue")
+        lines.append(_barred(f"{name_of('continue')} {again}", key, lines[-1].runs[0][1]))
     return lines
 
 
 def what_continues(chat: Chat) -> str:
     """Say what the key that continues does about the failure of an engine; "" without one."""
-    server, failure, leaf = chat.spec is not None and chat.spec.engine.is_server, chat.failure, chat.conversation.leaf
+    server = chat.spec is not None and chat.spec.engine.is_server
     if chat.phase == "failed":
         return "tries again" if server else "starts the engine again"
+    failure = new_failure(chat) if chat.phase == "idle" and server else None
+    return "continues the reply" if failure is not None and failure.kind == "server" else ""
+
+
+def new_failure(chat: Chat) -> Failed | None:
+    """Return the failure that ended the reply on the screen, until something new begins."""
+    leaf, failure = chat.conversation.leaf, chat.failure
     failed = chat.conversation.nodes[leaf].failed if leaf is not None else None
-    if chat.phase != "idle" or failed is None or failure is None or failed.message != failure.message:
-        return ""
-    return "continues the reply" if server and failure.kind == "server" else ""
-
-
-def _notice(notice: Notice, width: int) -> list[Line]:
-    ink = _INKS[notice.severity]
-    said = [(line, ink) for line in wrapped(notice.message, width - 2)]
-    said += [(line, TEXT) for line in wrapped(notice.hint, width - 2)]
-    return [_barred(line, shade, ink) for line, shade in said]
+    return failure if failed is not None and failure is not None and failed.message == failure.message else None
 
 
 def _barred(text: str, ink: Ink, bar: Ink) -> Line:
@@ -63,51 +64,44 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
 
 
 def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
-    """Render the queue, the next text first; `held` ones wait for the next message. A click opens the queue."""
+    """Render the queue, the next text first; a `held` queue waits for the next message. A click opens the queue."""
     texts, take_back = list(queue), _HELD if held else _TAKE_BACK
-    shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
+    more = len(texts) - _MOST_QUEUED
     lines: list[Line] = []
-    for number, text in enumerate(shown, 1):
+    for number, text in enumerate(texts[:_MOST_QUEUED], 1):
         hint = take_back if number == len(texts) else ""
-        said = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
-        lines.append(Line((("queued  ", Ink("stamp", does=_QUEUE)), (said, _QUEUED), (hint, _HINT))))
+        start = one_line(text[:_LOOKED_AT], width - 8 - len(hint))
+        lines.append(Line((("queued  ", Ink("stamp", does=_QUEUE)), (start, _QUEUED), (hint, _HINT))))
     if more > 0:
         lines.append(Line(((f"        and {more} more", _QUEUED), (take_back, _HINT))))
     return lines
 
 
-def hidden_lines(group: ReplyGroup | None) -> list[Line]:
+def _hidden_line(group: ReplyGroup) -> Line:
     """Render the replies that run out of sight, and the key that shows them; a click does, too."""
-    if group is None:
-        return []
-    does = f"open_walks({group.group.number})"
-    count = len(set(group.running) - {group.kept})
-    what = "a beam search" if group.group.beams is not None else f"{count} more {'reply' if count == 1 else 'replies'}"
-    shows = f"  {name_of('walks')} shows {'it' if group.group.beams is not None or count == 1 else 'them'}"
-    return [
-        Line(
-            (("running ", Ink("stamp", does=does)), (what, Ink("muted", does=does)), (shows, Ink("border", does=does)))
-        )
-    ]
+    count, beams = len(set(group.running) - {group.kept}), group.group.beams is not None
+    what = "a beam search" if beams else f"{count} more {'reply' if count == 1 else 'replies'}"
+    shows = f"  {name_of('walks')} shows {'it' if beams or count == 1 else 'them'}"
+    runs = [("running ", Ink("stamp")), (what, _QUEUED), (shows, _HINT)]
+    return Line(tuple(doing(f"open_walks({group.group.number})", runs)))
 
 
-def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
-    """Render that the context is full; with `asks` the keys that decide what is done, and a click does, too."""
+def _full_lines(full: Full, width: int, *, asks: bool) -> list[Line]:
+    """Render a full context; with `asks` also the keys that make room, for which a click does, too."""
     bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
+    texts: list[tuple[str, Ink]] = []
     if full.failure is not None:
-        said = [
-            f"The context is full: {full.failure.message}.",
-            f"Not sent: {one_line(full.text[:_LOOKED_AT], width - 12)}",
-        ]
+        problem = f"The context is full: {full.failure.message}."
+        texts.append((f"Not sent: {one_line(full.text[:_LOOKED_AT], width - 12)}", TEXT))
         keys = f"{room} sends it; {name_of('back')} puts it back"
     else:
-        said = ["The context is full: the reply was cut off."]
+        problem = "The context is full: the reply was cut off."
         keys = f"{room} regenerates it; {name_of('back')} leaves it"
-    lines = [(line, bar) for line in wrapped(said[0], width - 2)] + [(line, TEXT) for line in said[1:]]
-    lines += [(line, ACCENT) for line in wrapped(keys, width - 2) if asks]
-    return [_barred(line, ink._replace(does=does), bar._replace(does=does)) for line, ink in lines]
+    texts = [*((line, bar) for line in wrapped(problem, width - 2)), *texts]
+    texts += [(line, ACCENT) for line in wrapped(keys, width - 2) if asks]
+    return [_barred(line, ink._replace(does=does), bar._replace(does=does)) for line, ink in texts]
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -127,7 +121,7 @@ _QUIT_WITHIN = 3.0
 
 
 def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
-    """Shorten the mistakes in the configuration to the room there is besides so many other notices."""
+    """Shorten the mistakes in the configuration to the room `beside` so many other notices."""
     room = max(_MOST_TOLD - beside, 1)
     shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
     if len(shown) < len(mistakes):
@@ -137,58 +131,73 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
 
 
 class NoticeSlip(Slip):
-    """The newest notices, which `draw` makes lines of, with others below; a notice that asks for nothing goes by itself."""
+    """The newest notices, with the queue and the like below; information disappears after a while."""
 
-    def __init__(self, draw: Callable[[Sequence[Notice]], list[Line]], *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._draw = draw
-        self._shown: list[Notice] = []
-        self._asking: tuple[Notice, float] | None = None
+    def __init__(self, context: ScreenContext) -> None:
+        super().__init__(id="notice")
+        self.context = context
+        self._notices: list[Notice] = []
+        self._question: tuple[Notice, float] | None = None
+        """What asks whether to quit, and since when."""
+        self._shows_constraint = False
 
     def __bool__(self) -> bool:
-        return bool(self._shown)
+        return bool(self._notices)
 
     def tell(self, notice: Notice) -> None:
         """Show a notice; one that is shown already becomes the newest."""
-        others = [told for told in self._shown if told != notice]
-        self._shown = [*others[1 - _MOST_TOLD :], notice]
+        others = [other for other in self._notices if other != notice]
+        self._notices = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
             seconds = max(_GLANCE, len(notice.message + notice.hint) / _READ_PER_SECOND)
-            self.set_timer(seconds, lambda: self.forget([told for told in self._shown if told is not notice]))
+            self.set_timer(seconds, lambda: self.forget([other for other in self._notices if other is not notice]))
         self.draw()
 
     def forget(self, kept: Sequence[Notice] = ()) -> None:
         """Remove all but `kept`."""
-        self._shown = list(kept)
+        self._notices = list(kept)
         self.draw()
 
     def withdraw(self, message: str) -> None:
-        if any(told.message == message for told in self._shown):
-            self.forget([told for told in self._shown if told.message != message])
+        self.forget([notice for notice in self._notices if notice.message != message])
 
     def forget_problems(self, *, warnings: bool = True) -> None:
-        """Remove errors and, unless told otherwise, warnings: something new has begun."""
+        """Remove errors and by default warnings, as something new has begun."""
         gone = ("error", "warning") if warnings else ("error",)
-        self.forget([told for told in self._shown if told.severity not in gone])
+        self.forget([notice for notice in self._notices if notice.severity not in gone])
 
     def drop(self, at: int) -> None:
         """Remove one notice, counted from the oldest."""
-        self.forget([told for place, told in enumerate(self._shown) if place != at])
-
-    def draw(self) -> None:
-        self.show_lines(self._draw(self._shown))
+        self.forget([notice for place, notice in enumerate(self._notices) if place != at])
 
     def ask_to_quit(self, notice: Notice) -> bool:
         """Ask with this notice; return True if that was asked a moment ago."""
-        if self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
+        if self._question is not None and monotonic() - self._question[1] < _QUIT_WITHIN:
             return True
         self.withdraw_question()
-        self._asking = notice, monotonic()
+        self._question = notice, monotonic()
         self.tell(notice)
         return False
 
     def withdraw_question(self) -> None:
         """Withdraw the question: the person carried on."""
-        if self._asking is not None:
-            asked, self._asking = self._asking[0], None
-            self.forget([told for told in self._shown if told is not asked])
+        if self._question is not None:
+            (question, _), self._question = self._question, None
+            self.forget([notice for notice in self._notices if notice is not question])
+
+    def draw(self) -> None:
+        chat, mode, room = self.context.chat, self.context.tokens.mode, self.context.room
+        lines = notice_lines(self._notices, room, what_continues(chat))
+        if (hidden := chat.walks.hidden) is not None:
+            lines.append(_hidden_line(hidden))
+        lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
+        if chat.full is not None:
+            lines += _full_lines(chat.full, room, asks=chat.phase == "idle")
+        if self._shows_constraint or chat.constraint is not None or chat.busy or mode.open:
+            from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
+
+            place = mode.place if mode.open else None
+            line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
+            self._shows_constraint = line is not None
+            lines += [line] if line is not None else []
+        self.show_lines(lines)

@@ -1,9 +1,9 @@
-"""The screen of a chat: what stands where, what the chat says shown there, and what a person does to it."""
+"""The screen of a chat: its widgets, who has the keyboard, and the chat's changes shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,64 +12,55 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
-from termchat.decoding.biases import format_bias as shown_bias
 from termchat.tui.composer.chat_composer import ChatComposer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
-from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.key import Label
-from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
+from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, situation_of, way_to_type
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.pages.panels import ALONE, Panels
-from termchat.tui.pages.record import piece_of
 from termchat.tui.pages.token_bar import Legend, Tokens
 from termchat.tui.pages.tune import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
 from termchat.tui.pages.walks_view import WalksView
-from termchat.tui.screen.ask_actions import AskActions
-from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
-from termchat.tui.screen.copy_actions import CopyActions
-from termchat.tui.screen.dialog_table import DIALOGS, DialogScreen
+from termchat.tui.screen.actions import ChatActions
+from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune_line
 from termchat.tui.screen.header_line import header_line
-from termchat.tui.screen.notices import (
-    NoticeSlip,
-    full_lines,
-    hidden_lines,
-    notice_lines,
-    queue_lines,
-    what_continues,
-    wrapped,
-)
-from termchat.tui.screen.panel_actions import PanelActions, newest_reply
+from termchat.tui.screen.notices import NoticeSlip, wrapped
 from termchat.tui.screen.walking import Walking
 from termchat.tui.terminal.compositor import LineCompositor
-from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
+from termchat.tui.terminal.screens import draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.looks import LOOKS, next_look
 
-Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
+if TYPE_CHECKING:
+    from termchat.tui.pages.drafts import ReplyDrafts
 
 _BACK_TO_WALKS = {"back": "walks"}
 """What the keys do otherwise while a message is written below several replies."""
+INVITATION = "write a message"
 _SMALLEST = (40, 12)
 _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
+_ANSWERS = ("why", "what-if", "ending")
+"""What token mode shows on the page of the token, when it is asked for."""
+
+
+class ChatScreen(ChatActions):
     """One chat.
 
     Args:
         models: those that there are.
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
-        keep_theme: shows a theme from now on.
         big: it is for a projector.
     """
 
@@ -103,28 +94,24 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         sessions: SessionList | None,
         keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
-        keep_theme: Callable[[str], None],
         big: bool = False,
     ) -> None:
         super().__init__()
         use_compositor(self, LineCompositor())
         self.chat, self.palette = chat, palette
-        self.models, self.theme_chooser, self.keep_theme = models, theme_chooser, keep_theme
+        self.models, self.theme_chooser = models, theme_chooser
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._notices = NoticeSlip(self._lines_below, id="notice")
-        self._shows_standing = False
-        """Whether the place in a constraint is among the lines below the chat."""
+        self._notices = NoticeSlip(self)
         self.transcript = TranscriptView(palette)
         self._walks = WalksView(chat, palette)
-        self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
+        self._legend = Legend(self.transcript, lambda: chat.conversation.find_reply())
         self.tokens = Tokens(chat, self.transcript)
-        tune = Tune(chat)
-        self.panels = Panels(tune, asked=big)
+        self.own_tune = Tune(chat)
+        self._tuned = chat.conversation
+        self.panels = Panels(self.own_tune, asked=big)
         self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION)
-        self._bottom = BottomBar(self, tune)
+        self._bottom = BottomBar(self)
         self.set_class(big, "-projector")
-        self.dialog = ""
-        """Name of the dialog that was opened last."""
         self._rests = False
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
@@ -133,7 +120,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
-        self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: EnginePolling | None = None
         self._attempts = 0
         """Loads of a model by now."""
@@ -141,6 +127,11 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         """Whether the chat has changed since the last tick."""
         self._in_tokens = False
         """Whether token mode was open when it last acted."""
+        self._token_view = "record"
+        self._drafts: ReplyDrafts | None = None
+        self._working: tuple[object, ...] = ()
+        """What the keys on the line depended on when it was rendered."""
+        self._key_line = Line(())
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -181,11 +172,15 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         if (store := self.chat.session.store) is not None and self._pulse is not None:
             store.listen(self._pulse.nudge)
 
-    def rest(self) -> None:
-        """Neither draw nor react while the screen of another chat is above this one."""
+    def keep_unsent(self) -> None:
+        """Save the draft and the place of the token cursor with the chat."""
         self.composer.keep_draft()
         if self.tokens.mode.open:
             self.tokens.mode.keep()
+
+    def rest(self) -> None:
+        """Neither draw nor react while the screen of another chat is above this one."""
+        self.keep_unsent()
         self._rests = True
         if self._pulse is not None:
             self._pulse.disarm()
@@ -219,10 +214,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.transcript.palette = palette
         for view in (
             self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
-            self.tokens, self._walks, self._asking,
+            self.tokens, self._walks,
         ):  # fmt: skip
-            if view is not None:
-                view.paint_with(palette)
+            view.paint_with(palette)
 
     @property
     def lights(self) -> Lights:
@@ -231,8 +225,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
 
     @property
     def labels(self) -> Sequence[Label]:
-        """Keys of what stands above the composer, while it has the keyboard."""
-        return self.asked_keys or self.tokens.asked
+        """Keys of the line above the composer, while it has the keyboard."""
+        return self._bottom.ask_line.labels or self.tokens.asked
 
     @property
     def answers(self) -> str:
@@ -262,7 +256,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
 
     def take_keyboard(self) -> None:
         home = self.panels if self.panels.big else self.under or self.composer
-        self.set_focus(self._bottom.tune_home or (self.tokens.home if self.tokens.mode.open else home))
+        self.set_focus(self._bottom.home or (self.tokens.home if self.tokens.mode.open else home))
 
     def take_text(self) -> None:
         """Give the composer the keyboard, whatever has it: text comes."""
@@ -275,30 +269,31 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.set_focus(self.composer)  # not focus(): the very next key is for it
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        # The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write.
-        if event.widget is not self.focused:
-            return  # as in `BottomBar`
-        self.leave_asked(event.widget)
+        widget = event.widget
+        if widget is not self.focused:
+            return  # a key that came meanwhile has given the keyboard to somebody else
+        self._bottom.ask_line.leave(widget)
         self.show_soon()
-        if isinstance(event.widget, TranscriptView):
+        # Neither the chat nor the line of keys has the keyboard if it is clicked; whoever clicks the composer wants to write.
+        if isinstance(widget, TranscriptView) or (self.tune is None and widget is self._bottom.keys):
             self.take_keyboard()
-        elif self.tokens.mode.open and isinstance(event.widget, Composer):
+        elif isinstance(widget, Composer) and self.tune is not None:
+            self.close_tune()
+        elif isinstance(widget, Composer) and self.tokens.mode.open:
             self.tokens.leave()
-
-    @property
-    def knobs(self) -> Tune:
-        return self._bottom.knobs
-
-    @property
-    def tune(self) -> Tune | None:
-        return self._bottom.tune
 
     def open_tune(self, tune: Tune | None = None) -> None:
         self.panels.need("tune")
-        self._bottom.open_tune(tune)
+        self.tune = tune or self.own_tune
+        self.set_focus(self._bottom.keys)  # not focus(): the very next key is for it
+        self.show_knobs()
 
     def close_tune(self) -> None:
-        self._bottom.close_tune()
+        self.knobs.drop()
+        self._bottom.edit_texts(False)
+        self.tune = None
+        self.take_keyboard()
+        self.show_knobs()
 
     def show_knobs(self) -> None:
         if self.tune is None:
@@ -306,7 +301,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.tokens.mode.tune(self.tune is not None)
         self.show_soon()
 
-    def on_key_line_turned(self) -> None:
+    def on_panels_turned(self) -> None:
         self.show_knobs()
 
     # --- what the chat says ------------------------------------------------------------------------------------------
@@ -333,6 +328,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             self._notices.forget_problems(warnings=False)
             self._attempts = chat.host.attempts
         if moved:
+            if chat.conversation is not self._tuned:  # another chat has knobs of its own
+                self._tuned = chat.conversation
+                self.own_tune.forget()
             self._show_path()
         else:
             for change in changes:
@@ -346,10 +344,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             elif isinstance(change, DrafterChanged):
                 self.models.drafts_with(change.sha256, change.draft_model)
         if changes:
-            self.follow_asked()
+            self._bottom.ask_line.follow_chat()
             self.constraining.heard()
         self.composer.follow_chat()
-        self._bottom.follow()
         if changes:
             self._show_state()
         draw_now(self)
@@ -372,13 +369,13 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
 
     def _greet(self) -> None:
         if self._welcome.display:
-            self._welcome.show_lines([] if self.chat.lesson else welcome_lines(self.chat, self._room))
+            self._welcome.show_lines([] if self.chat.lesson else welcome_lines(self.chat, self.room))
 
     def _show_state(self) -> None:
         self._stale = ""
         chat = self.chat
         room = self._header.room
-        self._header.show_lines([header_line(chat, room, self.models.downloads, self.draft_runs(room))])
+        self._header.show_lines([header_line(chat, room, self.models.downloads, self._draft_runs(room))])
         mode = self.tokens.mode
         self.panels.lit = self.lights.pages
         self.show_panels()
@@ -389,37 +386,34 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         below = self._walking.open and isinstance(self.focused, Composer)
         words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
-        keys, lit = self._bottom.keys, self.lights.keys
-        keys.show_keys(situation, self.labels, chat.offers, thinking=thinking, words=words, lit=lit)
+        lit, labels, keys = self.lights.keys, self.labels, self._bottom.keys
+        if labels:
+            line = asked_line(labels, keys.room)
+        elif self.tune is not None:
+            line = tune_line(self.tune, keys.room)
+        else:
+            working = situation, keys.room, chat.offers, thinking, words, lit
+            if working != self._working:  # to look through all tables costs a tenth of a frame
+                self._working = working
+                self._key_line = key_line(situation, keys.room, chat.offers, thinking=thinking, words=words, lit=lit)
+            line = self._key_line
+        keys.show_lines([line])
         self._legend.draw()
         self._notices.draw()
-        self.show_asked()
+        self._bottom.ask_line.show()
         self._greet()
 
     def _show_way(self) -> None:
         """Show who gets letters and digits now, if that is not the composer alone."""
-        typing = isinstance(self.focused, Composer)
-        self._bottom.show_way(self.answers if typing else way_to_type(self.place), instead=not typing)
-
-    def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
-        """Render the lines below the chat: notices, the queue, a full context, and the place of a reply in its constraint."""
-        chat, room = self.chat, self._room
-        lines = notice_lines(notices, room, what_continues(chat)) + hidden_lines(chat.walks.hidden)
-        lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
-        if chat.full is not None:
-            lines += full_lines(chat.full, room, asks=chat.phase == "idle")
-        mode = self.tokens.mode
-        if self._shows_standing or chat.constraint is not None or chat.busy or mode.open:
-            from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
-
-            place = mode.place if mode.open else None
-            line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
-            self._shows_standing = line is not None
-            lines += [line] if line is not None else []
-        return lines
+        typing, composer = isinstance(self.focused, Composer), self.composer
+        words = self.answers if typing else way_to_type(self.place)
+        invitation = " · or ".join(filter(None, (words, "" if words and not typing else INVITATION)))
+        if composer.placeholder != invitation:
+            composer.placeholder = invitation
+        composer.edge.head("" if composer.is_blank else words)
 
     @property
-    def _room(self) -> int:
+    def room(self) -> int:
         """Cells of a line in the chat's column; a widget that was not shown yet does not know its own."""
         shown = (view for view in (self.transcript, self._walks) if view.display)
         return (next(shown, self._welcome).size.width or self.app.size.width) - 2
@@ -430,11 +424,45 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.tokens.show()
         self._greet()
 
-    # --- what a person does --------------------------------------------------------------------------------------
+    # --- the panels --------------------------------------------------------------------------------------------------
+
+    def show_panels(self) -> None:
+        if not self.panels.display:
+            return
+        mode = self.tokens.mode
+        if mode.open:
+            if mode.view != self._token_view and mode.view in _ANSWERS and not self.panels.big:
+                self.panels.page = "chain"
+            self._token_view = mode.view
+        reply = self.tokens.transcript.cursor_reply if mode.open else self.chat.conversation.find_reply()
+        tuning = self.tune is not None
+        self.panels.show_reply(reply, self.knobs, mode if mode.open else None, tuning=tuning)
+
+    def on_panels_computed(self) -> None:
+        self.show_panels()
+
+    def on_panels_pointed(self, event: Panels.Pointed) -> None:
+        self.tokens.transcript.set_cursor(event.ref)
+
+    def _draft_runs(self, width: int) -> list[Run]:
+        """Render what drafts do for the newest reply, in so many cells; nothing for one that was over when the chat was opened:
+        to read all of it may take a while."""
+        reply = self.chat.conversation.find_reply()
+        if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
+            return []
+        from termchat.tui.pages.drafts import ReplyDrafts, header_runs
+
+        self._drafts = self._drafts or ReplyDrafts()
+        if reply[-1].node.done and not self._drafts.knows(reply):
+            return []
+        self._drafts.follow(self.chat, reply)
+        return header_runs(self._drafts.figures, reply, width)
+
+    # --- news of widgets ---------------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         self._notices.forget_problems()
-        if self.send_edited(event.text):
+        if self._bottom.ask_line.send_edited(event.text):
             return
         self.composer.send(event.text, event.written)
         self.choosing.remind()
@@ -465,193 +493,11 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.tokens.show()
         self.show_soon()
 
-    def action_tokens(self) -> None:
-        """Enter token mode; only the key that goes back leaves."""
-        if self.tune is not None:
-            self.close_tune()
-        self.tokens.enter()
-
-    def action_forget_notice(self, at: int) -> None:
-        self._notices.drop(at)
-
-    def action_back(self) -> None:
-        if self.close_asked() or self._bottom.back():
-            return
-        if self.panels.big:
-            self._set_big(False)
-            return
-        if self.tokens.back() or self._walking.back():
-            return
-        if self._notices:
-            self._notices.forget()
-        elif self.chat.full is not None:
-            self.chat.turns.make_room("stop")
-        elif not self.panels.beside and self.panels.is_shown:
-            self.panels.toggle()
-        else:
-            self.chat.stop()
-
-    def action_big(self, page: str | None = None) -> None:
-        if page is not None:
-            self.panels.page = page
-        self._set_big(page is not None or not self.panels.big)
-
-    def _set_big(self, big: bool) -> None:
-        """Open or close the big view, in which the panels take the place of the chat and have the keyboard, except in TUNE."""
-        self.panels.enlarge(big)
-        self.panels.can_focus = big
-        self.set_class(big, "-big")
-        self._show_path()
-        self.take_keyboard()
-        self.show_panels()
-
-    def action_look(self) -> None:
-        if self.tokens.mode.open:
-            self.tokens.next_look()
-            self.tokens.show()
-            self._walking.share_look()
-        elif self._walking.open:
-            walks = self.chat.walks.shown
-            self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
-        else:
-            replies = (span.node for span in self.chat.conversation.find_path())
-            self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
-            self.tokens.mode.keep()
-
-    def action_continue(self) -> None:
-        self._notices.forget()
-        chat = self.chat
-        if chat.full is not None and chat.phase == "idle":
-            self.action_dialog("full")
-            return
-        if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
-            self.choosing.open()
-            return
-        again = {
-            "failed": chat.loading.restart_engine,
-            "no model": chat.loading.restart_engine,
-            "paused": chat.replies.resume,
-        }
-        again.get(chat.phase, chat.forks.continue_reply)()
-
-    def action_regenerate(self, same: bool = False) -> None:
-        self._versions.regenerate(same=same)
-
-    def action_walks(self, what: str, *arguments: object) -> None:
-        self._walking.act(what, *arguments)
-
-    def action_open_walks(self, group: int | None = None) -> None:
-        self._walking.reopen(group)
-
     def on_walks_view_turned(self) -> None:
         self._walking.look_at()
-
-    def action_unconstrain(self) -> None:
-        if not self.constraining.toggle():
-            self.action_dialog("constraint")
-
-    def action_answer(self) -> None:
-        if self.chat.replies.may_think:
-            self.chat.replies.end_thinking()
-        else:
-            self.action_thoughts()
-
-    def action_thoughts(self, node: int | None = None) -> None:
-        if not self.tokens.transcript.toggle_thoughts(node):
-            self.tell(Notice("no thoughts to show or fold here"))
-
-    def action_turn(self, by: int) -> None:
-        if self.tokens.mode.open:
-            self.tokens.action_move("turn_down" if by > 0 else "turn_up")
-        else:
-            self.transcript.jump(by)
-
-    def action_version(self, by: int, node: int | None = None) -> None:
-        if not self._walking.version(by):
-            self._versions.step(by, node)
-
-    def action_new(self) -> None:
-        self.conversations.begin()
-
-    def action_dialog(self, name: str) -> None:
-        self.dialog = name
-        DIALOGS[name](self)
-
-    def action_bias(self, how: str) -> None:
-        """Ban the token under the cursor or what a paused reply would take next, or add to its logit: "ban", "more"."""
-        if (shown := self.tokens.mode.shown()) is None:
-            return
-        knobs, token = self.knobs, shown.token
-        knobs.bias(token.id, how)
-        amount = shown_bias(knobs.bias_of(token.id)) or "no bias"
-        undo = f"{name_of('tune')} z undoes it" if how == "ban" else ""
-        self.tell(Notice(knobs.error or f"{piece_of(token)} ({token.id}): {amount}", undo))
-        self.show_soon()
-
-    def on_key_line_stops_wanted(self) -> None:
-        self.action_dialog("bias")
-
-    def action_copy_chat(self) -> None:
-        self.chat.copy_chat()
-
-    def action_switch_back(self) -> None:
-        self.chat.loading.switch_back()
-
-    def action_unload(self) -> None:
-        self.chat.loading.unload_model()
-
-    def action_reload(self) -> None:
-        self.chat.loading.reload_model()
-
-    def action_editor(self) -> None:
-        self.composer.edit_outside()
-
-    def action_unfold(self) -> None:
-        self.composer.action_unfold()
-
-    def action_interrupt(self) -> None:
-        # What was just done is not done again: the next press goes a step further.
-        selected = self.composer.selected_text or self.get_selected_text()
-        if selected and not self._interrupted:
-            self._interrupted = "copied"
-            self.copy_to_clipboard(selected, "the selection")
-        elif self.chat.busy and self._interrupted != "stopped":
-            self._interrupted = "stopped"
-            self.chat.stop()
-        elif self.chat.busy:  # the engine does not hear
-            self._leave()
-        else:
-            self.ask_to_quit()
-
-    def ask_to_quit(self, key: str = "interrupt") -> None:
-        """Ask whether to quit, and quit if that was asked a moment ago."""
-        keeps = self.chat.session.store is not None and self.chat.saving_problem is None
-        lost = "; your unsent text would be lost" if self.composer.text.strip() and not keeps else ""
-        hint = f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self.chat.unsaved else ""
-        lost = "; this chat would be lost" if self.chat.unsaved else lost
-        if self._notices.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
-            self._leave()
-
-    def _leave(self) -> None:
-        assert isinstance(self.app, LeavingApp)
-        self.app.leave()
-
-    def quit(self) -> None:
-        """Quit; ask first if the chat would be lost."""
-        if self.chat.unsaved:
-            self.ask_to_quit("quit")
-        else:
-            self._leave()
 
     def note_input(self, event: events.Event) -> None:
         """Note that the person did something, which answers whether to quit."""
         if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
             self._interrupted = ""
             self._notices.withdraw_question()
-
-    def action_scroll(self, where: Scroll) -> None:
-        view = self.tokens.transcript
-        if where == "end":
-            view.follow()
-        else:
-            getattr(view, f"scroll_{where}")(animate=False)

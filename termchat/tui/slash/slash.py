@@ -38,25 +38,29 @@ class Slash:
 
     def attach(self) -> None:
         composer = self._screen.composer
-        composer.commands = self._take
+        composer.commands = self.run_text
         composer.sources = [self, *composer.sources]
 
-    def _take(self, written: str) -> bool:
-        return written.startswith("/") and self.take(self._screen.composer.attachments.unfold(written))
+    def run_text(self, text: str) -> bool:
+        """Run the command in a text; return False for a message, which is sent unchanged.
 
-    def take(self, text: str) -> bool:
-        """Run the command in a text; False if it is a message, which goes out as it stands.
-
-        A command that there is not, or that cannot be done, is told so, and stays in the field.
+        A notice explains a command that is unknown or refused, and its text goes back into the field.
         """
-        command, composer = split_command(text), self._screen.composer
-        if command is None:
+        words, composer = split_command(text), self._screen.composer
+        if words is None:
             if message_of(text) != text:
                 composer.post_message(ChatComposer.Submitted(message_of(text), message_of(text)))
                 return True
             return False
+        name, argument = words
         try:
-            self._run(*command)
+            command = self._find_command(name)
+            if command is None:
+                unknown = name[:_READ]
+                raise CommandRefused(f"unknown command /{one_line(unknown, 40)}", f"{self._guess_name(unknown)}{_HOW}")
+            if argument and not command.argument:
+                raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
+            command.execute(self._screen, argument)
         except CommandRefused as problem:
             composer.call_next(composer.give_back, text)  # the field is emptied first
             self._screen.tell(Notice(problem.message, problem.hint, "warning"))
@@ -68,8 +72,10 @@ class Slash:
         if not first or not line.startswith("/") or "/" in name[1:]:
             return None
         if column <= len(name):
-            return _fitting(0, line[:column], self._names())
-        command = self._find(name[1:])
+            from termchat.tui.slash.commands import COMMANDS
+
+            return _rank_offers(0, line[:column], (Offer(f"/{name}", one.summary) for name, one in COMMANDS.items()))
+        command = self._find_command(name[1:])
         if command is None or not space:
             return None
         start = len(name) + 1
@@ -80,50 +86,29 @@ class Slash:
                 return Completion(column - len(word), tuple(begun))
         typed = line[start:column]
         if command.takes_path and typed.startswith(_PATH):
-            sources = (source for source in self._screen.composer.sources if isinstance(source, Paths))
+            sources = [source for source in self._screen.composer.sources if isinstance(source, Paths)]
             paths = [offer for source in sources for offer in source.paths(typed) if offer.text != typed]
             return Completion(start, tuple(paths)) if paths else None
-        return _fitting(start, typed, command.offers(self._screen), free=command.free)
+        return _rank_offers(start, typed, command.offers(self._screen), free=command.free)
 
-    @property
-    def _known(self) -> dict[str, Command]:
-        from termchat.tui.slash.commands import COMMANDS
-
-        return COMMANDS
-
-    def _names(self) -> Iterable[Offer]:
-        return (Offer(f"/{name}", command.told) for name, command in self._known.items())
-
-    def _run(self, name: str, argument: str) -> None:
-        """See `take`.
-
-        Raises:
-            CommandRefused: there is no such command, or it cannot be done.
-        """
-        command = self._find(name)
-        if command is None:
-            raise CommandRefused(f"unknown command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
-        if argument and not command.argument:
-            raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
-        command.do(self._screen, argument)
-
-    def _find(self, name: str) -> Command | None:
-        from termchat.tui.slash.commands import ALSO
+    def _find_command(self, name: str) -> Command | None:
+        from termchat.tui.slash.commands import ALSO, COMMANDS
 
         spelled = name.replace("-", "_")
-        known = (self._known.get(one) for one in (name, spelled, ALSO.get(spelled, "")))
-        return next((command for command in known if command is not None), None)
+        return COMMANDS.get(name) or COMMANDS.get(spelled) or COMMANDS.get(ALSO.get(spelled, ""))
 
-    def _guess(self, name: str) -> str:
-        begins = [known for known in self._known if name and known.startswith(name)]
-        close = difflib.get_close_matches(name, self._known, n=2) or begins[:2]
+    def _guess_name(self, name: str) -> str:
+        from termchat.tui.slash.commands import COMMANDS
+
+        begins = [known for known in COMMANDS if name and known.startswith(name)]
+        close = difflib.get_close_matches(name, COMMANDS, n=2) or begins[:2]
         return f"did you mean {' or '.join(f'/{one}' for one in close)}? " if close else ""
 
 
-def _fitting(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
-    """Return the offers that begin with what is typed, the very same first, then those that have it somewhere.
+def _rank_offers(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
+    """Rank the offers by how they match the typed text: equal, begun by it, containing it.
 
-    What is typed freely is not guessed at: Enter would put in something else.
+    A free text is not guessed at: Enter would put in something else.
     """
     word = typed.lower()
     ranked = []
