@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.engine.port import Engine
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.lesson_progress import LessonProgress
+    from termchat.lessons.playing import LessonProgress
 
 _TITLES = ("NO", "ID", "MIN", "DONE", "TITLE")
 _RIGHT = frozenset({"NO", "MIN"})
@@ -91,7 +91,7 @@ def learn() -> None:
 @flags()
 def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     """Begin LESSON, or list all lessons."""
-    from termchat.lessons.shelf import LessonRefused, read_shelf
+    from termchat.lessons.lesson_file import LessonRefused, read_shelf
 
     if lesson:
         try:
@@ -127,7 +127,7 @@ def list_(*, as_json: bool) -> None:
     """
     from termchat import paths
     from termchat.commands.lesson_tasks import listed, standing
-    from termchat.lessons.shelf import read_shelf
+    from termchat.lessons.lesson_file import read_shelf
     from termchat.tui.lessons.lesson_words import lesson_names
 
     shelf, progress = read_shelf(names=lesson_names()), _read_progress()
@@ -185,7 +185,7 @@ def new(*, file: Path) -> None:
     See also: learn check, learn facts
     """
     from termchat import atomic, paths, regular_files
-    from termchat.lessons.shelf import EXAMPLE
+    from termchat.lessons.lesson_file import EXAMPLE
 
     try:
         if file.suffix != ".toml":
@@ -267,7 +267,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     from termchat import paths
     from termchat.cli.sessions import open_store
     from termchat.commands import lesson_handout
-    from termchat.lessons.shelf import LessonRefused, read_shelf
+    from termchat.lessons.lesson_file import LessonRefused, read_shelf
 
     key_words = _key_words()
     shelf, progress = read_shelf(), _read_progress()
@@ -310,7 +310,7 @@ def _key_words() -> Callable[[str], str]:
 
 
 def _read_progress() -> LessonProgress:
-    from termchat.lessons.lesson_progress import LessonProgress
+    from termchat.lessons.playing import LessonProgress
 
     return LessonProgress(warn=complain)
 

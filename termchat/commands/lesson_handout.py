@@ -22,7 +22,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
 from termchat.lessons.glossary import UnknownTerm, find
-from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson import Lesson, LessonQuestion, LessonText
 from termchat.lessons.lesson_facts import ReplyFacts, finished_replies
 from termchat.lessons.playing import Guess, LessonState
 from termchat.text import one_line, sanitize
@@ -107,10 +107,7 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
     """ "You said: 40 %; it was: 3 %" """
 
     def shown(number: float) -> str:
-        if question.is_number:
-            return question.measured(f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
-        at = int(number) - 1
-        return question.answers[at].filled(key_of) if 0 <= at < len(question.answers) else "?"
+        return LessonText(question.describe(number)).filled(key_of)
 
     truth = "what came is not known" if guess.truth is None else f"it was: {shown(guess.truth)}"
     return f"You said: {shown(guess.guess)}; {truth} ({guess.date[:10]})"

@@ -15,7 +15,7 @@ from termchat.config import settings
 from termchat.config.settings import Settings
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
 from termchat.tui.demo.player import build

@@ -21,7 +21,7 @@ from termchat.engine.port import (
     Unit,
     WalksFinished,
 )
-from termchat.tui.demo.playback import Playback
+from termchat.tui.demo.engine import Playback
 from termchat.tui.demo.tape import Recorded, Steered, asked
 from tests.tui.transcripts import token
 

@@ -14,9 +14,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Claim
-from termchat.lessons.lesson_claims import MeasuredClaim, measure_claim
-from termchat.lessons.lesson_file import read_lesson
-from termchat.lessons.shelf import COURSE
+from termchat.lessons.lesson_chat import MeasuredClaim, measure_claim
+from termchat.lessons.lesson_file import COURSE, read_lesson
 from tests import chats
 from tests.fewer_blocks import without_blocks
 

@@ -75,7 +75,7 @@ def test_dividing_by_nothing_is_absent() -> None:
         ("tokens > 3 4", "invalid syntax"),
         ("tokens = 3", "invalid syntax at '= 3'"),
         ("ending > 'a'", "texts can only be == or !="),
-        ("tokens == 'a'", "tokens is a number, and 'a' a text: they are never equal"),
+        ("tokens == 'a'", "tokens == 'a': a text is never equal to what is none"),
         ("temperature == 'warm'", "temperature must be a number"),
         ("says", "says needs a text in brackets, as says(' blue')"),
         ("says(3)", "'says(3)': a fact takes one text in quotes, as says(' blue')"),

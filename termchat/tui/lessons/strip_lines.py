@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
+from termchat.lessons.lesson import LessonQuestion
+from termchat.lessons.playing import Playing
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, spread
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
+from termchat.tui.lessons.lesson_words import filled, plain
 
 GROUND = "panel"
 _EDGE = ("▎ ", Ink("accent", bold=True))
@@ -24,35 +26,6 @@ _DOTS = 14
 """Steps up to which there is a dot for each."""
 
 
-class AskedWords(NamedTuple):
-    """A question: `answers` for the keys 1 to 4, or a number in a `unit`, of which `typed` stands there so far."""
-
-    ask: str
-    answers: Sequence[str] = ()
-    unit: str = ""
-    typed: str = ""
-
-
-class StripWords(NamedTuple):
-    """What a strip says: of a lesson, its step, from 1, of so many.
-
-    `told` is what is said first, with whether it is good news: how a guess compares with the truth. `text` is runs with keys
-    in them. `hint` is the one asked for, `asked` a question that waits, `guess` what was answered. `over`: the lesson is done.
-    """
-
-    title: str
-    step: int
-    steps: int
-    text: Sequence[Run] = ()
-    told: str = ""
-    good: bool | None = None
-    asked: AskedWords | None = None
-    guess: str = ""
-    hint: Sequence[Run] = ()
-    note: str = ""
-    over: bool = False
-
-
 def rows_for(height: int, *, unfolded: bool = False) -> int:
     """Rows that a strip may have on a screen of so many."""
     most = next(rows for least, rows in _BUDGET if height >= least)
@@ -60,118 +33,140 @@ def rows_for(height: int, *, unfolded: bool = False) -> int:
 
 
 def strip_lines(
-    words: StripWords, width: int, rows: int, *, direct: bool, open: bool, unfolded: bool = False
+    playing: Playing,
+    width: int,
+    rows: int,
+    *,
+    note: str = "",
+    typed: str = "",
+    direct: bool = False,
+    open: bool = False,
+    unfolded: bool = False,
 ) -> list[Line]:
-    """At most `rows` lines. `direct`: a digit answers without the key that leads to the strip; `open`: the strip has the
-    keyboard."""
-    head: list[Run] = [(words.title + _TIED, STRONG)]
-    if words.over:
-        head.append(("done", _GOOD))
+    """Render a lesson in at most `rows` lines.
+
+    Args:
+        playing: the lesson, and how far it is.
+        width: cells of a line.
+        rows: lines that there is room for.
+        note: what keeps the step from being done, or "".
+        typed: the number that was typed so far for the question.
+        direct: a digit answers without the key that leads to the strip.
+        open: the strip has the keyboard.
+        unfolded: the reader asked for all of the text.
+    """
+    lesson, over = playing.lesson, playing.finished
+    standing = ("done", _GOOD) if over else (f"{playing.number}{_TIED}of{_TIED}{len(lesson.steps)}", MUTED)
+    before = [(lesson.title + _TIED, STRONG), standing, *_verdict(playing), ("  ", TEXT)]
+    answered: list[Run] = []
+    must: list[list[Run]] = []
+    if over:
+        text = filled(lesson.learned)
+        if lesson.next:
+            text += [("  Next: ", STRONG), *filled(lesson.next)]
     else:
-        head.append((f"{words.step} of {words.steps}".replace(" ", _TIED), MUTED))
-    before = [*head, *_told(words), ("  ", TEXT)]
-    after = [("  Your guess: ", MUTED), (words.guess, TEXT)] if words.guess else []
-    must: list[list[Run]] = [
-        [(words.note, Ink("warning"))] if words.note else [],
-        [("Hint ", Ink("accent", bold=True)), *words.hint] if words.hint else [],
-        _question(words.asked, direct=direct, open=open) if words.asked is not None else [],
-    ]
-    parts = [part for part in ([*before, *words.text, *after], *must) if part]
-    body = [line for part in parts for line in _wrapped(part, width)]
-    if len(body) > rows - 1 and after:  # what was answered is the first to go
-        parts[0] = [*before, *words.text]
-        body, after = [line for part in parts for line in _wrapped(part, width)], []
+        step, asked = playing.current, playing.asks
+        text = filled(step.text)
+        if step.question is not None and playing.guess is not None:
+            answered = [("  Your guess: ", MUTED), (plain(step.question.describe(playing.guess, 6)), TEXT)]
+        if note:
+            must.append([(note, Ink("warning"))])
+        if 0 < playing.hints <= len(step.hints):
+            must.append([("Hint ", Ink("accent", bold=True)), *filled(step.hints[playing.hints - 1])])
+        if asked is not None:
+            must.append(_question(asked, typed, live=direct or open))
+    body = _wrapped([[*before, *text, *answered], *must], width)
+    if len(body) > rows - 1 and answered:  # the first to go
+        body = _wrapped([[*before, *text], *must], width)
     cut = len(body) > rows - 1
     if cut:
-        body = _tight(before, words.text, after, [part for part in must if part], width, rows - 1)
-    last = _last(words, width, open=open, folds=unfolded or cut, unfolded=unfolded)
-    return [*body, last][:rows]
+        body = _tight(before, text, must, width, rows - 1)
+    return [*body, _last(playing, width, open=open, folds=unfolded or cut, unfolded=unfolded)][:rows]
+
+
+def _verdict(playing: Playing) -> list[Run]:
+    """Compare the guess of the step before with the truth; nothing once the reader does something in this one."""
+    result, question = playing.result, playing.result_question
+    if result is None or question is None or playing.guess is not None or playing.hints:
+        return []
+    guess, right = plain(question.describe(result.guess, 6)), result.is_right(question)
+    if result.truth is None:
+        return [("  ", TEXT), (f"You said {guess}; this could not be measured here.", TEXT)]
+    truth = plain(question.describe(result.truth))
+    if question.is_number:
+        words = f"You said {guess}, it is {truth}."
+    else:
+        words = f"You said: {guess}. {'Right.' if right else f'The answer: {truth}.'}"
+    return [("  ", TEXT), (f"✓ {words}", _GOOD) if right else (f"✗ {words}", _BAD)]
 
 
 def _tight(
-    before: Sequence[Run],
-    text: Sequence[Run],
-    after: Sequence[Run],
-    must: Sequence[Sequence[Run]],
-    width: int,
-    room: int,
+    before: Sequence[Run], text: Sequence[Run], must: Sequence[Sequence[Run]], width: int, room: int
 ) -> list[Line]:
-    """One paragraph with as many sentences of the text as there is room for, the first ones: they say why. Where there is no
-    room for any, what must be said has it all, but for what is too long for the strip, too."""
-    behind = [*after, *(run for part in must for run in (("  ", TEXT), *part))]
-    for end in reversed(list(_ends(text))):
-        lines = _wrapped(
-            [*before, *_until(text, end), ("…", ACCENT._replace(does=_DOES["lesson-more"])), *behind], width
-        )
+    """Put as many sentences of the text into one paragraph as there is room for, the first ones: they say why. Without room for
+    any, what must be said has it all, but for what is too long for the strip, too."""
+    sentences = _split_sentences(text)
+    gap: Run = ("  ", TEXT)
+    for count in range(len(sentences) - 1, 0, -1):
+        kept = [run for sentence in sentences[:count] for run in sentence]
+        more: Run = ("…", ACCENT._replace(does=_DOES["lesson-more"]))
+        lines = _wrapped([[*before, *kept, more, *(run for part in must for run in (gap, *part))]], width)
         if len(lines) <= room:
             return lines
     if must:
-        return _cut(
-            _wrapped([*before, *(run for part in must for run in (*part, ("  ", TEXT)))], width), room + 1, width
-        )
-    return _cut(_wrapped([*before, *text, *after], width), room, width)
+        return _cut(_wrapped([[*before, *(run for part in must for run in (*part, gap))]], width), room + 1, width)
+    return _cut(_wrapped([[*before, *text]], width), room, width)
 
 
-def _ends(text: Sequence[Run]) -> Iterator[int]:
-    """Where its sentences end, but for the last. The end of what is to be typed, a run of its own, ends none."""
-    at = 0
-    for part, _ in text:
-        yield from (at + found.end() for found in _SENTENCE.finditer(part))
-        at += len(part)
-
-
-def _until(text: Sequence[Run], end: int) -> list[Run]:
-    """The runs up to a character."""
-    kept: list[Run] = []
-    at = 0
+def _split_sentences(text: Iterable[Run]) -> list[list[Run]]:
+    """Split a text behind its sentences. The end of what is to be typed, a run of its own, ends none."""
+    sentences: list[list[Run]] = [[]]
     for part, ink in text:
-        if at < end:
-            kept.append((part[: end - at], ink))
-        at += len(part)
-    return kept
+        begin = 0
+        for end in (match.end() for match in _SENTENCE.finditer(part)):
+            sentences[-1].append((part[begin:end], ink))
+            sentences.append([])
+            begin = end
+        if part[begin:]:
+            sentences[-1].append((part[begin:], ink))
+    return sentences
 
 
-def _told(words: StripWords) -> list[Run]:
-    if not words.told:
-        return []
-    mark = {True: "✓ ", False: "✗ ", None: ""}[words.good]
-    return [("  ", TEXT), (mark + words.told, _BAD if words.good is False else _GOOD if words.good else TEXT)]
-
-
-def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
+def _question(asked: LessonQuestion, typed: str, *, live: bool) -> list[Run]:
     """Make the runs of a question; its digits are badges while they go to it, and only then."""
-    live = direct or open
-    runs: list[Run] = [(asked.ask, Ink("text", bold=True))]
-    if asked.answers and not live:
-        runs += [("  To answer, press ", MUTED), *_lead(), (", then", MUTED)]
-    if asked.answers:
-        for number, answer in enumerate(asked.answers, 1):
-            does = f"app.lesson('answer', {number})"
-            key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
-            runs += [
-                ("  ", TEXT), (key, ink._replace(does=does)), (_TIED, TEXT),
-                (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
-            ]  # fmt: skip
-        return runs
-    field = (asked.typed or "__") + ("▏" if live else "")
-    field = f"{_TIED}{field}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
-    runs += [("  ", TEXT), (field, _BADGE if live else Ink("text", ground="surface", bold=True))]
-    if live:
-        return [*runs, ("  type a number, Enter", MUTED)]
-    return [*runs, ("  To answer, press ", MUTED), *_lead(), (", then the number and Enter", MUTED)]
+    runs: list[Run] = [(plain(asked.ask), Ink("text", bold=True))]
+    way: list[Run] = [
+        ("  To answer, press ", MUTED),
+        (name_of("learn").replace(" ", _TIED), ACCENT._replace(does="app.learn", bold=True)),
+    ]
+    if asked.is_number:
+        field = f"{_TIED}{typed or '__'}{'▏' * live}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
+        runs += [("  ", TEXT), (field, _BADGE if live else Ink("text", ground="surface", bold=True))]
+        return [
+            *runs,
+            *([("  type a number, Enter", MUTED)] if live else [*way, (", then the number and Enter", MUTED)]),
+        ]
+    if not live:
+        runs += [*way, (", then", MUTED)]
+    for number, answer in enumerate(map(plain, asked.answers), 1):
+        does = f"app.lesson('answer', {number})"
+        key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
+        runs += [
+            ("  ", TEXT), (key, ink._replace(does=does)), (_TIED, TEXT),
+            (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
+        ]  # fmt: skip
+    return runs
 
 
-def _lead() -> list[Run]:
-    """The key that leads to the strip."""
-    return [(name_of("learn").replace(" ", _TIED), ACCENT._replace(does="app.learn", bold=True))]
-
-
-def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
-    """The keys and the dots."""
-    dots = _dots(words)
-    labels = [("hint", "hint"), ("lesson-skip", "skip"), ("lesson-list", "list"),
-              ("lesson-leave", "leave")]  # fmt: skip
-    if words.over:
+def _last(playing: Playing, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
+    """Render the keys, and a dot for each step: done, at hand, and to come."""
+    steps, over = len(playing.lesson.steps), playing.finished
+    done = steps if over else playing.step
+    dots: list[Run] = [(f"{done}/{steps}", MUTED)]
+    if steps <= _DOTS:
+        dots = [("●" * done, ACCENT), ("◆" * (not over), STRONG), ("○" * (steps - done - (not over)), MUTED)]
+    labels = [("hint", "hint"), ("lesson-skip", "skip"), ("lesson-list", "list"), ("lesson-leave", "leave")]
+    if over:
         labels = [("lesson-next", "next lesson"), ("lesson-list", "all lessons"), ("lesson-leave", "leave")]
     if folds:
         labels.insert(0, ("lesson-more", "less" if unfolded else "more"))
@@ -193,37 +188,28 @@ _DOES = {
 }  # fmt: skip
 
 
-def _dots(words: StripWords) -> list[Run]:
-    done = words.steps if words.over else words.step - 1
-    if words.steps > _DOTS:
-        return [(f"{done}/{words.steps}", MUTED)]
-    here = 0 if words.over else 1
-    return [("●" * done, ACCENT), ("◆" * here, STRONG), ("○" * (words.steps - done - here), MUTED)]
-
-
-def _wrapped(runs: Iterable[Run], width: int) -> list[Line]:
-    wrapper = Wrapper(max(width, 8), (_EDGE,), (_EDGE,))
-    for text, ink in runs:
-        wrapper.feed(text, ink)
-    return [Line(tuple((text.replace(_TIED, " "), ink) for text, ink in line.runs), GROUND) for line in wrapper.lines]
+def _wrapped(parts: Iterable[Iterable[Run]], width: int) -> list[Line]:
+    """Wrap each part to lines of its own."""
+    lines: list[Line] = []
+    for runs in parts:
+        wrapper = Wrapper(max(width, 8), (_EDGE,), (_EDGE,))
+        for text, ink in runs:
+            wrapper.feed(text, ink)
+        lines += (
+            Line(tuple((text.replace(_TIED, " "), ink) for text, ink in line.runs), GROUND) for line in wrapper.lines
+        )
+    return lines
 
 
 def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
+    """Keep so many lines; the last one ends between two words where there are more."""
     if len(lines) <= room or not room:
         return lines[:room]
     *kept, last = lines[:room]
-    mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does="app.lesson('more')"))]
-    left = width - length(mark)
-    return [*kept, Line((*_shortened(last.runs, left), *mark), GROUND)]
-
-
-def _shortened(runs: Sequence[Run], room: int) -> list[Run]:
-    kept: list[Run] = []
-    for text, ink in runs:
-        left = room - length(kept)
-        if left <= 0:
-            break
-        if length([(text, ink)]) > left:  # between two words
-            text, _, _ = one_line(text, left).rpartition(" ")
-        kept.append((text, ink))
-    return kept
+    mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does=_DOES["lesson-more"]))]
+    runs: list[Run] = []
+    for text, ink in last.runs:
+        left = width - length(mark) - length(runs)
+        if left > 0:
+            runs.append((text if length([(text, ink)]) <= left else one_line(text, left).rpartition(" ")[0], ink))
+    return [*kept, Line((*runs, *mark), GROUND)]

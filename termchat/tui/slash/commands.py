@@ -238,7 +238,7 @@ def _tokens(screen: ChatScreen, text: str) -> None:
 
 def _learn(screen: ChatScreen, name: str) -> None:
     """Begin a lesson; without a name list them."""
-    from termchat.lessons.shelf import LessonRefused
+    from termchat.lessons.lesson_file import LessonRefused
     from termchat.tui.lessons.lesson_words import known_lessons
 
     try:
