@@ -56,7 +56,7 @@ async def lesson(wanted: Lesson) -> None:
             problems = await play_lesson(app, wanted)
         if problems:
             raise SystemExit(f"{wanted.id}: {'; '.join(problems)}")
-        path, made = tape.of_lesson(wanted.id), engine.tape
+        path, made = tape.find_tape(wanted.id), engine.tape
         if len({one.asked for one in made.exchanges if one.asked.startswith("Load ")}) > 1:
             header = msgspec.structs.replace(read_header(Path(spec.path)), path="")
             made = msgspec.structs.replace(made, header=header)

@@ -66,7 +66,7 @@ async def test_a_recorded_lesson_is_played_to_its_end(
     hurry(monkeypatch)
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 36)):
-        app.chat.engine.refused = refused.append  # type: ignore[attr-defined]
+        app.chat.engine.on_refused = refused.append  # type: ignore[attr-defined]
         assert await play_lesson(app, lesson) == []
         assert app.chat.failure is None
     assert refused == []

@@ -113,8 +113,8 @@ class DemoApp(TermchatApp):
 
     def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself
         if isinstance(self.chat.engine, DemoEngine):
-            self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
-            self.chat.engine.answered = lambda: self._chat_screen.withdraw(NOT_RECORDED)
+            self.chat.engine.on_refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
+            self.chat.engine.on_answered = lambda: self._chat_screen.withdraw(NOT_RECORDED)
         if self._script:
             self.call_after_refresh(self._begin_script)
 
@@ -210,7 +210,7 @@ def _row(header: Header) -> ModelRow:
 
 
 def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:
-    """The app on this engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
+    """Build the app on an engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
     the script presses them."""
     store = Store.open(folder / "sessions.db")
     chat = Chat(Host(engine), Session(tuning=TUNING, store=store))
@@ -224,7 +224,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
 
 
 def start(config: Settings, *, lesson: str | None = None) -> int:
-    """Returns the exit code. `lesson` is the name of a lesson to begin with, "" lists them; None: the script is played."""
+    """Run the demo; return the exit code. `lesson` is the one to begin with, "" lists them; None: the script is played."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
         engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
         abilities = abilities_of(os.environ, config.glyphs)

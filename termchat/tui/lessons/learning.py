@@ -131,23 +131,23 @@ class Learning:
     def browse(self) -> None:
         """List the lessons, to begin one."""
         from termchat.tui.lessons.lesson_list import LessonsDialog
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.tui.lessons.lesson_words import read_lessons
 
         def closed(choice: tuple[Lesson, bool] | None) -> None:
             if choice is not None:
                 self.begin(choice[0], anew=choice[1])
 
         at = self.strip.lesson.id if self.strip is not None else ""
-        self.screen.open(LessonsDialog(self.screen.palette, known_lessons(), self, at), closed)
+        self.screen.open(LessonsDialog(self.screen.palette, read_lessons(), self, at), closed)
 
     def open_named(self, name: str) -> None:
         """Begin the lesson of that name; list all where it is "", or unknown."""
         from termchat.lessons.lesson_file import LessonRefused
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.tui.lessons.lesson_words import read_lessons
 
         if name:
             try:
-                self.begin(known_lessons().lesson(name))
+                self.begin(read_lessons().lesson(name))
                 return
             except LessonRefused as error:
                 self.screen.tell(Notice(str(error), severity="warning"))
@@ -162,7 +162,7 @@ class Learning:
             self.screen.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
         if self.recording is not None:
-            self.recording.teach(lesson.id)
+            self.recording.play_lesson(lesson.id)
         state = self.progress.of(lesson.id)
         if anew or self.recording is not None:
             state = LessonState(0, state.done, state.guesses)
@@ -190,10 +190,10 @@ class Learning:
 
     def _go(self, by: int) -> None:
         """Begin the next lesson, or the one before, that can be played here; without one the nearest says why."""
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.tui.lessons.lesson_words import read_lessons
 
         assert self.strip is not None
-        lessons, id = known_lessons().lessons, self.strip.lesson.id
+        lessons, id = read_lessons().lessons, self.strip.lesson.id
         at = next((at for at, one in enumerate(lessons) if one.id == id), 0)
         others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
         if not others:
@@ -249,7 +249,7 @@ class Learning:
         chat = self._screen.chat
         self._end()
         if self.recording is not None:
-            self.recording.teach(None)
+            self.recording.play_lesson(None)
         self.own.chat.come_back(chat, self._choice)
         self.own.go_on()
         for notice in notices:
