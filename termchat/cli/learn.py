@@ -221,14 +221,14 @@ def facts(*, word: str) -> None:
 
     marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
     found = False
-    for group in FACT_GROUPS:
+    for heading, entries in FACT_GROUPS.items():
         rows = [
             (f"{name}{marks[entry.argument]}", entry.help)
-            for name, entry in group.facts.items()
+            for name, entry in entries.items()
             if word.lower() in name.lower() or word.lower() in entry.help.lower()
         ]
         if rows:
-            click.echo(f"{chr(10) if found else ''}{group.heading}")
+            click.echo(f"{chr(10) if found else ''}{heading}")
             found = True
             wide = max(len(name) for name, _ in rows)
             for name, help in rows:
@@ -269,7 +269,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     from termchat.commands import lesson_handout
     from termchat.lessons.lesson_file import LessonRefused, read_shelf
 
-    key_words = _key_words()
+    name_keys = _key_words()
     shelf, progress = read_shelf(), _read_progress()
     try:
         states = {lesson.id: progress.of(lesson.id) for lesson in shelf.lessons}
@@ -286,7 +286,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
         with open_store() as store:
             results = {lesson.id: lesson_handout.replies_of(store, lesson.id) for lesson in lessons}
     made = [
-        lesson_handout.handout_of(lesson, progress.of(lesson.id), key_words, results.get(lesson.id, []))
+        lesson_handout.handout_of(lesson, progress.of(lesson.id), name_keys, results.get(lesson.id, []))
         for lesson in lessons
     ]
     try:
@@ -302,11 +302,11 @@ def _key_words() -> Callable[[str], str]:
     """Return the function that names a key by its id, as remapped by the user."""
     from termchat.tui.keys.key import remap
     from termchat.tui.keys.remap import checked
-    from termchat.tui.lessons.lesson_words import key_words
+    from termchat.tui.lessons.lesson_words import name_keys
 
     chosen = read_settings({})
     remap(checked(chosen.keys, chosen.key_places)[0])
-    return key_words
+    return name_keys
 
 
 def _read_progress() -> LessonProgress:

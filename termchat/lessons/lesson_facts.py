@@ -51,13 +51,6 @@ class FactEntry(NamedTuple):
     argument: FactArgument = "none"
 
 
-class FactGroup(NamedTuple):
-    """Facts of one thing, under a heading that people read."""
-
-    heading: str
-    facts: dict[str, FactEntry]
-
-
 class FactSet:
     """The facts of one thing: the public methods of a subclass."""
 
@@ -689,20 +682,21 @@ SCREEN_FACTS = {
 }
 """What only a screen knows."""
 
-FACT_GROUPS = (
-    FactGroup("The lesson's chat", COUNTED | _SINCE),
-    FactGroup("The last reply, running or not; with earlier_ before the name, the reply before it", REPLY_FACTS),
-    FactGroup("The last two replies", _PAIR),
-    FactGroup("One token: under the cursor, or the next one of a paused reply, or the newest", TOKEN_FACTS),
-    FactGroup("Answers to questions", _ANSWERS),
-    FactGroup("The newest group of walks", _GROUP),
-    FactGroup("The chat and the model", _STATE),
-    FactGroup("Knobs as they are now", _KNOBS),
-    FactGroup("The screen", SCREEN_FACTS),
-)
-FACTS: dict[str, FactEntry] = {
-    name: entry for group in (*FACT_GROUPS, FactGroup("", _EARLIER)) for name, entry in group.facts.items()
+FACT_GROUPS: dict[str, dict[str, FactEntry]] = {
+    "The lesson's chat": COUNTED | _SINCE,
+    "The last reply, running or not; with earlier_ before the name, the reply before it": REPLY_FACTS,
+    "The last two replies": _PAIR,
+    "One token: under the cursor, or the next one of a paused reply, or the newest": TOKEN_FACTS,
+    "Answers to questions": _ANSWERS,
+    "The newest group of walks": _GROUP,
+    "The chat and the model": _STATE,
+    "Knobs as they are now": _KNOBS,
+    "The screen": SCREEN_FACTS,
 }
+"""Facts of one thing, by a heading that people read."""
+FACTS: dict[str, FactEntry] = {
+    name: entry for facts in FACT_GROUPS.values() for name, entry in facts.items()
+} | _EARLIER
 CLAIM_FACTS = {**REPLY_FACTS, **TOKEN_FACTS, **_EARLIER, **_PAIR, **_GROUP, **_KNOBS}
 """What a claim can be made of: replies, tokens and walks."""
 

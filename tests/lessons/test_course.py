@@ -15,7 +15,7 @@ from termchat.lessons.lesson_file import COURSE, read_lesson, read_shelf
 from termchat.lessons.playing import Guess, LessonState, Playing
 from termchat.tui.keys.key import remap
 from termchat.tui.keys.offered import lacking
-from termchat.tui.lessons.lesson_words import lesson_names, plain
+from termchat.tui.lessons.lesson_words import lesson_names, plain_text
 from termchat.tui.lessons.strip_lines import rows_for, strip_lines
 from termchat.tui.slash.commands import COMMANDS
 
@@ -183,7 +183,7 @@ def test_a_lesson_names_the_keys_that_are_bound() -> None:
     try:
         for lesson in lessons():
             for text in (*(text for step in lesson.steps for text in (step.text, *step.hints)), lesson.learned):
-                said = plain(text)
+                said = plain_text(text)
                 assert ("Ctrl+K" in said) is bool(re.search(r"\{tune[.}]", text)), text
                 assert ("Ctrl+J" in said) is ("{send}" in text), text
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 from termchat import paths
 from termchat.lessons.playing import LessonState
 from termchat.tui.keys.dialogs import KeyGroup
-from termchat.tui.lessons.lesson_words import known_lessons
+from termchat.tui.lessons.lesson_words import read_lessons
 from tests.tui.key_checks import Place
 from tests.tui.made_lessons import SECOND, at_step, begun, go_to, learner, step, strip, write_lessons
 
@@ -76,7 +76,7 @@ async def in_list(group: KeyGroup, _: Path) -> Place:
         await place.press("lessons-begin", lambda: learning.strip is not None)
         learning.leave()
         await desk.settle()
-        first = known_lessons().lessons[0]
+        first = read_lessons().lessons[0]
         learning.progress.keep(first.id, LessonState(1, False, ()))
         await place.press("lessons-anew", lambda: learning.strip is not None and step(desk) == 1)
     return place

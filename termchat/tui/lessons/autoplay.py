@@ -12,7 +12,7 @@ from termchat.lessons.lesson import Deed
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of
-from termchat.tui.lessons.lesson_words import keys_for
+from termchat.tui.lessons.lesson_words import find_keys
 
 _LOOK = 0.05
 _IDLE_LOOKS = 3
@@ -146,7 +146,7 @@ class Autoplay:
             elif chat.walks.running or (chat.busy and screen.tune is None and not screen.tokens.mode.open):
                 screen.set_focus(screen.composer)
             else:
-                await self._press(*keys_for("back"))
+                await self._press(*find_keys("back"))
         raise DeedFailed("the composer does not get the keyboard")
 
     async def _press_bound(self, id: str) -> None:
@@ -163,7 +163,7 @@ class Autoplay:
                 self._parts.composer.popup.put(None)
         elif id == "tokens" and self._parts.tokens.mode.open:
             self._parts.tokens.leave()  # the cursor is to be where it is for a reader who comes from the chat
-        if keys := keys_for(id):
+        if keys := find_keys(id):
             await self._press(*keys)
         else:
             await self._run_command(f"/{id}")

@@ -16,7 +16,7 @@ from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.lessons.lesson_words import plain
+from termchat.tui.lessons.lesson_words import plain_text
 from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         lines += prose(row.summary, width)
         if refused is not None:
             lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
-        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(row.learned), width)]
+        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain_text(row.learned), width)]
         if state.done and len(lines) + len(learned) <= height:
             lines += learned
         if row.path.parent != COURSE:
@@ -166,5 +166,9 @@ def glossary_lines(width: int) -> list[Line]:
     lines: list[Line] = []
     for entry in entries().values():
         lines += [BLANK] * bool(lines)
-        lines += [Line(((entry.term, STRONG),)), *prose(entry.text, width), *prose(plain(entry.where), width, MUTED)]
+        lines += [
+            Line(((entry.term, STRONG),)),
+            *prose(entry.text, width),
+            *prose(plain_text(entry.where), width, MUTED),
+        ]
     return lines

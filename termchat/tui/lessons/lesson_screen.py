@@ -27,7 +27,7 @@ from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.autoplay import Autoplay, DeedFailed
-from termchat.tui.lessons.lesson_words import plain
+from termchat.tui.lessons.lesson_words import plain_text
 from termchat.tui.lessons.strip_lines import rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
@@ -129,8 +129,10 @@ class LessonStrip(Slip, can_focus=True):
         self._compose_text()
         self._keep_and_show()
         shown.tick()
-        if self.open:  # its key was pressed by now
-            self.take_keyboard()
+        if (
+            self.open
+        ):  # its key was pressed by now; behind the composer, which the screen gives the keyboard as it is mounted
+            self.app.call_later(self.take_keyboard)
         else:
             shown.take_keyboard()
 
@@ -360,7 +362,7 @@ class LessonStrip(Slip, can_focus=True):
         tried = self._ran or any(isinstance(count, (int, float)) and count > 0 for count in counts)
         if playing.hints or playing.asks is not None or not tried:
             return ""
-        waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
+        waits = plain_text(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
         first = f"{name_of('back')}, then " if self._walks.display else ""
         return f"Not done yet. The whole step: {first}{waits}" if waits else ""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from termchat.lessons.lesson import LessonQuestion
 from termchat.lessons.playing import Playing
@@ -12,7 +11,7 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, spread
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
-from termchat.tui.lessons.lesson_words import filled, plain
+from termchat.tui.lessons.lesson_words import plain_text, render_text
 
 GROUND = "panel"
 _EDGE = ("▎ ", Ink("accent", bold=True))
@@ -21,7 +20,6 @@ _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 _BUDGET = ((24, 8), (20, 5), (0, 3))
 """From so many rows of the screen on, at most so many rows of a strip: on 80x24 a step of the course has all it says."""
-_SENTENCE = re.compile(r"[.!?][ \n]+(?=\S|\Z)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
 
@@ -61,18 +59,18 @@ def strip_lines(
     answered: list[Run] = []
     must: list[list[Run]] = []
     if over:
-        text = filled(lesson.learned)
+        text = render_text(lesson.learned)
         if lesson.next:
-            text += [("  Next: ", STRONG), *filled(lesson.next)]
+            text += [("  Next: ", STRONG), *render_text(lesson.next)]
     else:
         step, asked = playing.current, playing.asks
-        text = filled(step.text)
+        text = render_text(step.text)
         if step.question is not None and playing.guess is not None:
-            answered = [("  Your guess: ", MUTED), (plain(step.question.describe(playing.guess, 6)), TEXT)]
+            answered = [("  Your guess: ", MUTED), (plain_text(step.question.describe(playing.guess, 6)), TEXT)]
         if note:
             must.append([(note, Ink("warning"))])
         if 0 < playing.hints <= len(step.hints):
-            must.append([("Hint ", Ink("accent", bold=True)), *filled(step.hints[playing.hints - 1])])
+            must.append([("Hint ", Ink("accent", bold=True)), *render_text(step.hints[playing.hints - 1])])
         if asked is not None:
             must.append(_question(asked, typed, live=direct or open))
     body = _wrapped([[*before, *text, *answered], *must], width)
@@ -80,7 +78,13 @@ def strip_lines(
         body = _wrapped([[*before, *text], *must], width)
     cut = len(body) > rows - 1
     if cut:
-        body = _tight(before, text, must, width, rows - 1)
+        needed = _wrapped(must, width)
+        if len(needed) < rows - 1:
+            body = [*_cut(_wrapped([[*before, *text]], width), rows - 1 - len(needed), width), *needed]
+        else:
+            body = _cut(
+                _wrapped([[*before, *(run for part in must for run in (*part, ("  ", TEXT)))]], width), rows, width
+            )
     return [*body, _last(playing, width, open=open, folds=unfolded or cut, unfolded=unfolded)][:rows]
 
 
@@ -89,10 +93,10 @@ def _verdict(playing: Playing) -> list[Run]:
     result, question = playing.result, playing.result_question
     if result is None or question is None or playing.guess is not None or playing.hints:
         return []
-    guess, right = plain(question.describe(result.guess, 6)), result.is_right(question)
+    guess, right = plain_text(question.describe(result.guess, 6)), result.is_right(question)
     if result.truth is None:
         return [("  ", TEXT), (f"You said {guess}; this could not be measured here.", TEXT)]
-    truth = plain(question.describe(result.truth))
+    truth = plain_text(question.describe(result.truth))
     if question.is_number:
         words = f"You said {guess}, it is {truth}."
     else:
@@ -100,41 +104,9 @@ def _verdict(playing: Playing) -> list[Run]:
     return [("  ", TEXT), (f"✓ {words}", _GOOD) if right else (f"✗ {words}", _BAD)]
 
 
-def _tight(
-    before: Sequence[Run], text: Sequence[Run], must: Sequence[Sequence[Run]], width: int, room: int
-) -> list[Line]:
-    """Put as many sentences of the text into one paragraph as there is room for, the first ones: they say why. Without room for
-    any, what must be said has it all, but for what is too long for the strip, too."""
-    sentences = _split_sentences(text)
-    gap: Run = ("  ", TEXT)
-    for count in range(len(sentences) - 1, 0, -1):
-        kept = [run for sentence in sentences[:count] for run in sentence]
-        more: Run = ("…", ACCENT._replace(does=_DOES["lesson-more"]))
-        lines = _wrapped([[*before, *kept, more, *(run for part in must for run in (gap, *part))]], width)
-        if len(lines) <= room:
-            return lines
-    if must:
-        return _cut(_wrapped([[*before, *(run for part in must for run in (*part, gap))]], width), room + 1, width)
-    return _cut(_wrapped([[*before, *text]], width), room, width)
-
-
-def _split_sentences(text: Iterable[Run]) -> list[list[Run]]:
-    """Split a text behind its sentences. The end of what is to be typed, a run of its own, ends none."""
-    sentences: list[list[Run]] = [[]]
-    for part, ink in text:
-        begin = 0
-        for end in (match.end() for match in _SENTENCE.finditer(part)):
-            sentences[-1].append((part[begin:end], ink))
-            sentences.append([])
-            begin = end
-        if part[begin:]:
-            sentences[-1].append((part[begin:], ink))
-    return sentences
-
-
 def _question(asked: LessonQuestion, typed: str, *, live: bool) -> list[Run]:
     """Make the runs of a question; its digits are badges while they go to it, and only then."""
-    runs: list[Run] = [(plain(asked.ask), Ink("text", bold=True))]
+    runs: list[Run] = [(plain_text(asked.ask), Ink("text", bold=True))]
     way: list[Run] = [
         ("  To answer, press ", MUTED),
         (name_of("learn").replace(" ", _TIED), ACCENT._replace(does="app.learn", bold=True)),
@@ -148,7 +120,7 @@ def _question(asked: LessonQuestion, typed: str, *, live: bool) -> list[Run]:
         ]
     if not live:
         runs += [*way, (", then", MUTED)]
-    for number, answer in enumerate(map(plain, asked.answers), 1):
+    for number, answer in enumerate(map(plain_text, asked.answers), 1):
         does = f"app.lesson('answer', {number})"
         key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
         runs += [
