@@ -80,8 +80,8 @@ class Playing:
 
     `guess` is what was answered in this step, `hints` how many were taken of it. `result` is the guess of the step before,
     beside the truth: it is told while this one begins. `held`: the checks of this step hold. `already`: they did when it began.
-    `skipped`: the question is not to be answered. After the last step it is `finished`. `points` are the beginnings of steps
-    from which it can be resumed.
+    `skipped`: the question is not to be answered. After the last step it is `finished`. `point` is the newest beginning of a
+    step from which it can be resumed.
     """
 
     def __init__(self, lesson: Lesson, state: LessonState = NOTHING_DONE) -> None:
@@ -91,7 +91,7 @@ class Playing:
         self.step = state.step if 0 <= state.step < len(lesson.steps) else 0
         self.finished = False
         self.result: Guess | None = None
-        self.points: dict[int, ResumePoint] = {}
+        self.point: ResumePoint | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -127,9 +127,7 @@ class Playing:
         """The state to keep. A finished lesson begins anew the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
         step = 0 if self.finished else self.step
-        nearest = max((at for at in self.points if at <= step), default=None)
-        point = self.points[nearest] if step and nearest is not None else None
-        return LessonState(step, self.was_done, guesses, point)
+        return LessonState(step, self.was_done, guesses, self.point if step else None)
 
     def update(self, facts: LessonFacts) -> bool:
         """Look at the facts; returns whether the lesson went on, or says something else than before."""

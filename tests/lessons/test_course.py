@@ -15,8 +15,7 @@ from termchat.lessons.lesson_file import COURSE, read_lesson, read_shelf
 from termchat.lessons.playing import Guess, LessonState, Playing
 from termchat.tui.keys.key import remap
 from termchat.tui.keys.offered import lacking
-from termchat.tui.lessons.lesson_words import lesson_names, plain_text
-from termchat.tui.lessons.strip_lines import rows_for, strip_lines
+from termchat.tui.lessons.lesson_words import lesson_names, plain_text, rows_for, strip_lines
 from termchat.tui.slash.commands import COMMANDS
 
 FILES = sorted(COURSE.glob("*.toml"))

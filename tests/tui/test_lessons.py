@@ -25,8 +25,7 @@ from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.lessons import lesson_screen
 from termchat.tui.lessons.autoplay import Autoplay
-from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text
-from termchat.tui.lessons.strip_lines import strip_lines
+from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text, strip_lines
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR

@@ -1,34 +1,26 @@
-"""The lessons of the app: lists them, plays one on a screen of its own above the reader's chat, and keeps progress."""
+"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, and leaves it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from termchat import atomic, paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Choice
-from termchat.engine.abilities import Refused
-from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.playing import LessonProgress, LessonState, Playing
-    from termchat.tui.demo.engine import DemoEngine
+    from termchat.lessons.playing import LessonState
     from termchat.tui.lessons.lesson_screen import LessonScreen, LessonStrip
 
 
-class Learning:
+class Learning(LessonKeeping):
     """Lists lessons, and has one of them played at a time.
 
     Args:
@@ -50,16 +42,11 @@ class Learning:
         *,
         big: bool = False,
     ) -> None:
-        self.own, self.big = own, big
+        super().__init__(own, big=big)
         self._options, self._models, self._sessions, self._attach = options, models, sessions, attach
-        self.unfolded: bool | None = None
-        """Whether the reader wants all of a step's text; None as long as nothing was said."""
-        self.folder: Path | None = None
-        """Where progress is kept instead of the user's own files; no pictures are kept then."""
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
         """How the model ran before the lesson."""
-        self._drawing: BackgroundTask[None] | None = None
 
     @property
     def screen(self) -> ChatScreen:
@@ -75,56 +62,6 @@ class Learning:
     def strip(self) -> LessonStrip | None:
         """The lesson that is played."""
         return self._screen.strip if self._screen is not None else None
-
-    @property
-    def recording(self) -> DemoEngine | None:
-        """The recording that answers in place of a model."""
-        from termchat.tui.demo.engine import DemoEngine
-
-        engine = self.own.chat.engine
-        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
-
-    def refusal(self, lesson: Lesson) -> Refused | None:
-        """Tell why a lesson cannot be played here, and which engine could."""
-        if self.recording is not None:
-            if self.recording.has_lesson(lesson.id):
-                return None
-            return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
-        refusals = (self.own.chat.find_refusal(need) for need in lesson.needs)
-        return next((refused for refused in refusals if refused is not None), None)
-
-    # --- what is kept --------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def progress(self) -> LessonProgress:
-        """How far each lesson is."""
-        from termchat.lessons.playing import LessonProgress
-
-        file = self.folder / "lessons.json" if self.folder is not None else None
-        return LessonProgress(file, lambda problem: self.own.tell(Notice(problem, severity="warning")))
-
-    def keep(self, playing: Playing) -> None:
-        """Keep how far a lesson is."""
-        state = playing.state
-        if self.recording is not None:  # how far the lesson is with a model stays as it is
-            known = self.progress.of(playing.lesson.id)
-            state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
-        self.progress.keep(playing.lesson.id, state)
-
-    def draw_picture(self, lesson: Lesson, step: int) -> None:
-        """Draw the screen as it is, for the handout, and write it in a thread."""
-        if self.folder is not None:
-            return
-        svg = self.own.app.export_screenshot(title=f"{lesson.title}, step {step}")
-        path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
-
-        def write() -> Iterator[None]:
-            with contextlib.suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                atomic.replace(path, svg.encode())
-            yield
-
-        self._drawing = BackgroundTask(write)
 
     # --- which lesson --------------------------------------------------------------------------------------------------
 
@@ -241,9 +178,7 @@ class Learning:
             case _:
                 getattr(strip, f"action_{what}")(*arguments)
 
-    def leave(self, *notices: Notice, strip: LessonStrip | None = None) -> None:
-        """Leave the lesson (of that strip, if it is still played): the reader's own chat is shown again, or the one that was
-        opened in the lesson. The notices are shown there."""
+    def leave(self, *notices: Notice, strip: object = None) -> None:
         if self._screen is None or strip not in (None, self.strip):
             return
         chat = self._screen.chat

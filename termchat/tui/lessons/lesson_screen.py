@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from textual import events
@@ -27,8 +27,8 @@ from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.autoplay import Autoplay, DeedFailed
-from termchat.tui.lessons.lesson_words import plain_text
-from termchat.tui.lessons.strip_lines import rows_for, strip_lines
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
+from termchat.tui.lessons.lesson_words import plain_text, rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
 from termchat.tui.pages.walks_view import WalksView
@@ -36,9 +36,6 @@ from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
-
-if TYPE_CHECKING:
-    from termchat.tui.lessons.learning import Learning
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -66,7 +63,7 @@ class LessonStrip(Slip, can_focus=True):
     It has the keyboard (is `open`) only between the key that leads to it and the next one.
 
     Args:
-        learning: keeps how far the lesson is.
+        keeping: keeps how far the lesson is.
         shown: the screen of the lesson's chat.
         lesson: the lesson to begin, or to resume.
         state: how far it was when it was left.
@@ -75,9 +72,9 @@ class LessonStrip(Slip, can_focus=True):
     GROUND = "panel"
     BINDINGS = [key.binding for key in LESSON]  # noqa: RUF012
 
-    def __init__(self, learning: Learning, shown: ChatScreen, lesson: Lesson, state: LessonState) -> None:
+    def __init__(self, keeping: LessonKeeping, shown: ChatScreen, lesson: Lesson, state: LessonState) -> None:
         super().__init__(id="lesson")
-        self._learning, self._shown, self._chat, self.lesson = learning, shown, shown.chat, lesson
+        self._keeping, self._shown, self._chat, self.lesson = keeping, shown, shown.chat, lesson
         self._wanted, point = state.step, state.resumes
         if point is not None and point.leaf is not None and point.leaf not in self._chat.conversation.nodes:
             point = None  # another chat was begun in the lesson
@@ -106,7 +103,7 @@ class LessonStrip(Slip, can_focus=True):
 
     def begin(self) -> None:
         """Show the first step."""
-        shown, own, opening = self._shown, self._learning.own, self.lesson.opening
+        shown, own, opening = self._shown, self._keeping.own, self.lesson.opening
         self._welcome, self._walks = shown.query_one("#welcome"), shown.query_one(WalksView)
         shown.transcript.looks, shown.panels.page = own.transcript.looks, own.panels.page
         shown.panels.open_like(own.panels)
@@ -172,25 +169,21 @@ class LessonStrip(Slip, can_focus=True):
         self._typed = self.note = ""
         self._ran = False
         elsewhere = chat.busy or chat.walks.shown is not None or self._mode in ("tune", "tokens", "walks")
-        if self.facts.has_strange or elsewhere:
-            playing.points.pop(playing.step, None)
-        else:
-            playing.points[playing.step] = ResumePoint(
-                playing.step, chat.conversation.leaf, chat.tuning.find_differing()
-            )
+        if not self.facts.has_strange and not elsewhere:
+            playing.point = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.find_differing())
 
     def end(self) -> None:
         """Stop, and keep how far the lesson is."""
         self.is_over = True
         if self._doing is not None:
             self._doing.cancel()
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
 
     def _have_left(self, *notices: Notice) -> None:
         """Have the lesson left; the notices are shown in the reader's chat."""
         if not self.is_over:
             self.is_over = True
-            self.app.call_next(self._learning.leave, *notices, strip=self)
+            self.app.call_next(self._keeping.leave, *notices, strip=self)
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
@@ -207,10 +200,10 @@ class LessonStrip(Slip, can_focus=True):
     def _judge_model(self) -> None:
         """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
         model, is_ours = self._model, self.lesson.path.parent == lesson_file.COURSE
-        if (refused := self._learning.refusal(self.lesson)) is not None:
+        if (refused := self._keeping.refusal(self.lesson)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._have_left(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._learning.recording is None:
+        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._keeping.recording is None:
             why = f"with {model.name} some of what they say may be different"
             self._shown.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
@@ -222,7 +215,7 @@ class LessonStrip(Slip, can_focus=True):
         if self.playing.update(self.facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._mark()
-                self._learning.draw_picture(self.lesson, step + 1)
+                self._keeping.draw_picture(self.lesson, step + 1)
                 self._compose_text()
             self._keep_and_show()
         elif (self._is_direct, self.rows, self._awaits()) != self._seen:
@@ -239,7 +232,7 @@ class LessonStrip(Slip, can_focus=True):
             composer.put(text)
 
     def _keep_and_show(self) -> None:
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
         self.show()
 
     @property
@@ -326,11 +319,11 @@ class LessonStrip(Slip, can_focus=True):
     @property
     def _is_whole(self) -> bool:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
-        if self._learning.unfolded is not None:
-            return self._learning.unfolded
+        if self._keeping.unfolded is not None:
+            return self._keeping.unfolded
         height = self._shown.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
-        return self._learning.big and not (hides and self._shown.panels.display)
+        return self._keeping.big and not (hides and self._shown.panels.display)
 
     def _find_note(self) -> str:
         """Find what to say of the state of the step; "" for nothing."""
@@ -561,7 +554,7 @@ class LessonStrip(Slip, can_focus=True):
             self._keep_and_show()
 
     def action_more(self) -> None:
-        self._learning.unfolded = not self._is_whole
+        self._keeping.unfolded = not self._is_whole
         self.show()
 
 
@@ -571,10 +564,10 @@ class LessonScreen(ChatScreen):
     AUTO_FOCUS = "Composer"
 
     def __init__(
-        self, chat: Chat, palette: Palette, learning: Learning, lesson: Lesson, state: LessonState, **options: Any
+        self, chat: Chat, palette: Palette, keeping: LessonKeeping, lesson: Lesson, state: LessonState, **options: Any
     ) -> None:
         super().__init__(chat, palette, **options)
-        self.strip = LessonStrip(learning, self, lesson, state)
+        self.strip = LessonStrip(keeping, self, lesson, state)
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
