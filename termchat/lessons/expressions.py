@@ -45,7 +45,7 @@ class FactRef(NamedTuple):
 
 
 class Expression:
-    """A number, or a text, that a lesson tells, as it is `written`. Its `kind` is "any" where that depends on the facts.
+    """A number or a text of facts, as it is `written`. Its `kind` is "any" where that depends on the facts.
 
     Raises:
         ExpressionError: it is no expression.
@@ -80,7 +80,7 @@ class Expression:
         self.kind = kinds.get(type(value), "any")
 
     def _sample_fact(self, name: str, argument: str) -> Fact:
-        """Check that there is such a fact; return a value of its kind."""
+        """Check a fact's name and argument; return a value of its kind."""
         self.facts.append(FactRef(name, argument))
         if name not in FACTS:
             raise ExpressionError(f"unknown fact {name!r}{guess_of(name, FACTS)}")

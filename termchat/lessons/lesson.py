@@ -48,8 +48,8 @@ class LessonText(str):
         """Whether a brace in it has no partner."""
         return any(found[0] in ("{", "}") for found in _HOLE.finditer(self))
 
-    def filled(self, key_of: Callable[[str], str]) -> str:
-        """Write keys as `key_of` tells them by the id."""
+    def fill_keys(self, key_of: Callable[[str], str]) -> str:
+        """Replace the ids of keys by their names, which `key_of` returns."""
         return _HOLE.sub(lambda hole: hole[0][0] if hole[1] is None else key_of(hole[1]), self)
 
 
@@ -210,7 +210,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> frozenset[str] | None:
-        """What it has the reader send, without commands; None where that may be anything."""
+        """The messages that the reader is to send, without commands; None for any."""
         deeds = [deed for step in self.steps for deed in step.deeds]
         typed = [deed.what for deed in deeds if deed.kind == "type"]
         given = {text.strip() for text in (self.opening.text, *(step.compose for step in self.steps), *typed)}
@@ -224,5 +224,5 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_knob_key(id: str) -> bool:
-    """Whether it stands for the key of a knob in TUNE: `tune.temperature`."""
+    """Whether an id is that of a knob in TUNE: `tune.temperature`."""
     return id.startswith(TUNE_KNOB) and id.removeprefix(TUNE_KNOB) in KNOBS

@@ -621,7 +621,7 @@ class StateFacts(FactSet):
 
 
 class CountFacts(FactSet):
-    """Counts of a conversation; of replies those that `replies` are the ends of."""
+    """Counts of a conversation; `replies` are the last nodes of the replies that count."""
 
     def __init__(self, conversation: Conversation, replies: Collection[Node]) -> None:
         self._replies, self._living = replies, list(_living(conversation))
@@ -640,7 +640,7 @@ class CountFacts(FactSet):
 
 
 def _living(conversation: Conversation) -> Iterator[Node]:
-    """Nodes that a person sees, in the order in which they were made; summaries of what left the context are none."""
+    """Yield the nodes that a person sees, oldest first, without summaries of a full context."""
     summaries = {node.omitted.summary for node in conversation.nodes.values() if node.omitted is not None}
     hidden: set[int | None] = set()
     for number, node in sorted(conversation.nodes.items()):  # a parent was there before what grew from it
@@ -651,7 +651,7 @@ def _living(conversation: Conversation) -> Iterator[Node]:
 
 
 def finished_replies(conversation: Conversation) -> list[Node]:
-    """List the last nodes of finished replies in the order in which they were made, without walks."""
+    """List the last nodes of finished replies, oldest first, without walks."""
     return [node for node in _living(conversation) if node.finished and not node.continued and node.walk is None]
 
 

@@ -54,7 +54,7 @@ class LessonProblem(NamedTuple):
 
 
 class LessonError(ValueError):
-    """A lesson's file that cannot be used; `problems` are all that were found in it, in the order of its lines."""
+    """A lesson's file that cannot be used, with all its `problems` in the order of its lines."""
 
     def __init__(self, path: Path, problems: Iterable[LessonProblem]) -> None:
         self.path, self.problems = path, sorted(problems)
@@ -75,7 +75,7 @@ ANY_NAMES = LessonNames()
 
 
 def read_lesson(path: Path, names: LessonNames = ANY_NAMES) -> Lesson:
-    """The lesson in a file.
+    """Read the lesson in a file.
 
     Raises:
         LessonError: it cannot be read, or something is wrong in it.
@@ -142,9 +142,9 @@ class _Reader:
         return []
 
     def _convert(self, kind: type[_T], table: Any, at: Keys, **outside: object) -> _T | None:
-        """Decode one table, so that each tells a fault; `outside` are fields that do not stand in the file."""
+        """Decode one table, noting its first problem; `outside` are fields that are not written in the file."""
         if isinstance(table, dict):
-            table = self._written_out(kind, table, at) | outside
+            table = self._expand(kind, table, at) | outside
         try:
             return msgspec.convert(table, kind, dec_hook=_decode)
         except msgspec.ValidationError as error:
@@ -153,8 +153,8 @@ class _Reader:
             self._note((*at, *keys), _explain(message, path.strip("`."), keys, kind, table))
             return None
 
-    def _written_out(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
-        """Write in full what a person may write in short."""
+    def _expand(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
+        """Expand abbreviations: one check for a list of them, knobs beside `knobs`."""
         known = [one.encode_name for one in msgspec.structs.fields(kind) if one.name not in _OUTSIDE[kind]]
         known += ["seed", "stop"] if "knobs" in known else []
         for name in table:
@@ -165,7 +165,7 @@ class _Reader:
                 )
         full = table | {name: [table[name]] for name in ("check", "right") if isinstance(table.get(name), str)}
         if isinstance(question := full.get("question"), dict):
-            full["question"] = self._written_out(LessonQuestion, question, (*at, "question"))
+            full["question"] = self._expand(LessonQuestion, question, (*at, "question"))
         limit = full.get("constraint")
         if isinstance(limit, dict) and limit.get("kind") == "choice" and isinstance(limit.get("text"), list):
             full["constraint"] = limit | {"text": json.dumps(limit["text"], ensure_ascii=False, default=str)}
@@ -305,7 +305,7 @@ def _decode(kind: type[Any], value: Any) -> Any:
 
 
 def _explain(message: str, name: str, keys: Sequence[str | int], kind: type[msgspec.Struct], table: Any) -> str:
-    """Say in words what msgspec found wrong in a table, and what to write there."""
+    """Explain an error of msgspec in words, and what to write there."""
     if missing := re.match(r"Object missing required field `(\w+)`", message):
         return f"{missing[1]} is missing"
     value = table
@@ -341,7 +341,7 @@ def _called(at: Keys) -> str:
 
 
 def _lines(file: TomlFile) -> dict[Keys, int]:
-    """Number the line of each key; the tables of a list are told apart by their place in it."""
+    """Number the line of each key; the tables of a list have their place in it in the key."""
     lines: dict[Keys, int] = {}
     counts = {"steps": -1, "claims": -1}
     for statement in file.statements:
@@ -362,7 +362,7 @@ class LessonRefused(ValueError):
 
 
 class Shelf(NamedTuple):
-    """The lessons in their order, first those of the course, and what is wrong with the files that are none."""
+    """The lessons in their order, first the course, and the errors of broken files."""
 
     lessons: tuple[Lesson, ...]
     broken: tuple[LessonError, ...] = ()

@@ -124,7 +124,7 @@ class Playing:
 
     @property
     def state(self) -> LessonState:
-        """The state to keep. A finished lesson begins anew the next time."""
+        """The state to keep; a finished lesson starts over the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
         step = 0 if self.finished else self.step
         return LessonState(step, self.was_done, guesses, self.point if step else None)
@@ -171,7 +171,7 @@ class Playing:
 
     @property
     def does_it(self) -> bool:
-        """Whether the rung that was taken is the one on which the step is done for the reader."""
+        """Whether the newest hint is that the step is done for the reader."""
         return bool(self.current.deeds) and self.hints == self.current.rungs
 
     def did(self) -> None:
@@ -216,8 +216,8 @@ class _ProgressFile(msgspec.Struct):
 
 
 class LessonProgress:
-    """What is kept of all lessons, by id. A file that cannot be read is set aside under another name, and `warn` hears of it:
-    the lessons then begin anew. `warn` also hears, once, why nothing can be kept."""
+    """The state of each lesson, by id. An unreadable file is moved aside and reported to `warn`, and the lessons start over. An
+    error while saving is reported to `warn` once."""
 
     def __init__(self, file: Path | None = None, warn: Callable[[str], object] = lambda _: None) -> None:
         self._file = file or paths.lesson_progress_file()

@@ -150,14 +150,14 @@ class DemoEngine:
         return answers
 
     def fileno(self) -> int:
-        """See `Engine.fileno`. Timed answers do not signal it: whoever waits for a reply polls."""
+        """See `Engine.fileno`. Timed answers do not signal it: poll while a reply runs."""
         if self._real is not None:
             return self._real.fileno()
         return self._pipe[0] if self._pipe is not None else -1
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """Of a recording all that it tells of; what is not in it is refused one by one."""
+        """All features of a recording; a command without an answer is refused by itself."""
         if self._real is not None:
             return self._real.offers
         return (LOCAL if self._plays_lesson else RECORDING).list_features()

@@ -49,8 +49,8 @@ PROMPT = "Write a short story about a fox who learns to sail."
 
 
 class ScriptStep(NamedTuple):
-    """What is done once something is true: `tell` it, wait `pause` seconds, then type the `text` and press the `keys`, one
-    every `pace` seconds. What is told goes by itself, unless it `stays` until somebody presses Esc."""
+    """A step, done once `when` holds: show the notice `tell`, wait `pause` seconds, then type the `text` and press the `keys`,
+    one every `pace` seconds. The notice disappears after a while, unless it `stays` until Esc is pressed."""
 
     when: Callable[[Chat], bool]
     tell: str = ""
@@ -94,7 +94,7 @@ STEPS: tuple[ScriptStep, ...] = (
 
 
 class DemoApp(TermchatApp):
-    """Types the script, if there is to be one. Any key ends that and does nothing else, except for quit and interrupt."""
+    """Types the script, with `script`. Any key ends that and does nothing else, except for quit and interrupt."""
 
     def __init__(self, chat: Chat, spec: ModelSpec, *, script: bool = True, **options: Any) -> None:
         super().__init__(chat, spec, **options)
@@ -108,7 +108,7 @@ class DemoApp(TermchatApp):
 
     @property
     def is_over(self) -> bool:
-        """Also when the user has taken over."""
+        """Whether the script has ended, or the user took over."""
         return self._playing is not None and self._playing.is_finished
 
     def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself

@@ -26,7 +26,7 @@ _OF_LOAD = ("fast_prefill",)
 
 
 class Steered(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Here somebody steered the reply: what follows is the answer to that."""
+    """The place where the viewer steered the reply: the events after it answer that."""
 
     asked: str
 

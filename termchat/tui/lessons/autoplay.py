@@ -113,7 +113,7 @@ class Autoplay:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     async def _press(self, *keys: str) -> None:
-        """Press keys by name, as they come from the terminal, each once the one before has been taken in."""
+        """Press keys by name, as they come from the terminal, each once the app has handled the one before."""
         for key in keys:
             character = key if len(key) == 1 else {"space": " "}.get(key)
             name = "space" if key == " " else key_of(key) if len(key) == 1 else key
@@ -123,7 +123,7 @@ class Autoplay:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Wait until every key has been taken in."""
+        """Wait until the app has handled every key."""
         end = monotonic() + _TAKEN
         await asyncio.sleep(0.02)
         while getattr(self._app, "typing", False) and monotonic() < end:

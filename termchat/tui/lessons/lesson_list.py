@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual import events
 
 from termchat.lessons.glossary import entries
@@ -25,7 +23,7 @@ _SUMMARY = 30
 
 
 def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
-    """How far it is: a mark and a word, for those who see no colours too."""
+    """Write the progress with a mark and a word, readable without colours."""
     if state.step:
         return f"{'✓' if state.done else '◆'} {state.step + 1} of {len(lesson.steps)}", ACCENT
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
@@ -68,13 +66,12 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
 
     def _first(self, at: str) -> int:
         """Return the index of that lesson, else of the last one if unfinished, of one unfinished, or of the first not done."""
-        wishes: tuple[Callable[[Lesson], bool], ...] = (
-            lambda lesson: lesson.id == at,
-            lambda lesson: lesson.id == self._last and self._state(lesson).step > 0,
-            lambda lesson: self._state(lesson).step > 0,
-            lambda lesson: not self._state(lesson).done,
-        )
-        return next((place for wish in wishes for place, lesson in enumerate(self._lessons) if wish(lesson)), 0)
+
+        def rank(place: int) -> tuple[bool, bool, bool, bool]:
+            lesson, state = self._lessons[place], self._state(self._lessons[place])
+            return lesson.id != at, not (lesson.id == self._last and state.step), not state.step, state.done
+
+        return min(range(len(self._lessons)), key=rank, default=0)
 
     def title_line(self) -> str:
         done = sum(self._state(lesson).done for lesson in self._lessons)
@@ -105,7 +102,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         return Line(tuple(runs))
 
     def render_details(self, row: Lesson | LessonError, width: int, height: int) -> list[Line]:
-        """Render its summary and what was learned, if there is room for all of that."""
+        """Render the summary of a lesson, and its result if that fits."""
         if isinstance(row, LessonError):
             problems = [line for problem in row.problems for line in prose(str(problem), width)]
             return [*prose(home(row.path), width, STRONG), *problems][:height]

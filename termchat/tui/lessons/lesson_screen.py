@@ -159,7 +159,7 @@ class LessonStrip(Slip, can_focus=True):
             chat.adjust_all(turned, dict.fromkeys(turned, FROM_LESSON))
 
     def _mark(self) -> None:
-        """Show the panels that a step speaks of, and note its beginning, if that can be made again."""
+        """Show the panels that a step points at, and note its beginning, if it can be resumed there."""
         playing, panels, chat = self.playing, self._shown.panels, self._chat
         speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
         if speaks and self._shown.size.width >= ALONE:
@@ -253,7 +253,7 @@ class LessonStrip(Slip, can_focus=True):
         return "walks" if group is not None and focused is self._walks.head else "chat"
 
     def _screen_facts(self) -> Mapping[str, object]:
-        """Collect what only the screen knows; what there is not now is left out."""
+        """Collect the facts that only the screen knows; the view only in token mode."""
         tokens, rolls = self._shown.tokens, self._shown.panels.shown.rolls
         cursor = tokens.transcript.cursor if tokens.mode.open else None
         facts: dict[str, object] = {
@@ -340,8 +340,7 @@ class LessonStrip(Slip, can_focus=True):
         return self._awaits()
 
     def _awaits(self) -> str:
-        """Say what the step waits for, where a reply was made or a command was run and it is not done, and what keeps it from
-        being done; "" while it may be."""
+        """Say what is missing from the step after a reply or a command, or what hinders it; "" before that."""
         playing, chat = self.playing, self._chat
         if playing.finished or playing.held or chat.busy:
             return ""

@@ -44,13 +44,13 @@ def find_keys(id: str) -> tuple[str, ...]:
 
 
 def name_keys(id: str) -> str:
-    """Write the keys of a binding id for readers; a slash command where there is no key."""
+    """Write the keys of a binding id for readers; its slash command if it has no key."""
     keys = find_keys(id)
     return " ".join(map(shown, keys)) if keys else f"/{id.rpartition('.')[2].replace('_', '-')}"
 
 
 def render_text(text: str) -> list[Run]:
-    """Render a text; a key stands out, is not broken, and is pressed by a click. What is to be typed stands out, too."""
+    """Render a text. Keys are highlighted, not broken, and pressed by a click; text to be typed is highlighted, too."""
     runs: list[Run] = []
     at = 0
     for match in _PLACE.finditer(text):
@@ -237,7 +237,7 @@ def _wrapped(parts: Iterable[Iterable[Run]], width: int) -> list[Line]:
 
 
 def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
-    """Keep so many lines; the last one ends between two words where there are more."""
+    """Keep so many lines; end the last one between two words if lines are cut."""
     if len(lines) <= room or not room:
         return lines[:room]
     *kept, last = lines[:room]
