@@ -264,6 +264,16 @@ async def test_the_key_to_the_strip_is_kept_for_a_lesson_that_has_not_begun() ->
         assert "Hint It is a knob." in strip(desk)
 
 
+async def test_what_is_asked_of_a_lesson_that_has_not_begun_is_done_once_it_has() -> None:
+    async with learner(lesson=None) as desk:
+        desk.app.learning.open_named("first-own")
+        while (early := desk.app.learning.strip) is None:
+            await asyncio.sleep(0)
+        assert not early.begun
+        desk.app.learning.act("hint")
+        await desk.until(lambda: "Hint It is a knob." in strip(desk))
+
+
 @pytest.mark.parametrize(("done", "waits"), [("/what entropy", False), ("/what-if", True)])
 async def test_a_command_that_only_explains_is_not_taken_for_the_deed(done: str, waits: bool) -> None:
     async with learner(lesson="second-own") as desk:

@@ -166,6 +166,9 @@ class Learning(LessonKeeping):
         if strip is None and what != "list":
             self.screen.tell(Notice("no lesson is open", f"{name_of('learn')} lists the lessons"))
             return
+        if strip is not None and not strip.begun:
+            self.screen.call_later(self.act, what, *arguments)  # once it has begun
+            return
         if strip is not None and what != "answer":
             strip.back()
         match what:
