@@ -295,10 +295,10 @@ class Playback:
         now, events = self._clock(), list[Event]()
         while not self.over:
             seconds, event = self._events[self._at]
-            early = self._began + seconds > now and not self._granted
-            if early or (paused := self._stops(event, events, held=held)):
-                if not early and paused:
-                    self._held = self._held or now
+            if self._began + seconds > now and not self._granted:
+                break
+            if self._stops(event, events, held=held):
+                self._held = self._held or now
                 break
             if self._held is not None or self._granted:
                 self._began, self._held = now - seconds, None
