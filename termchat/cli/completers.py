@@ -140,7 +140,7 @@ def rules() -> Iterable[tuple[str, str]]:
 
 @completer_of
 def lessons() -> Iterable[tuple[str, str]]:
-    from termchat.lessons.shelf import read_shelf
+    from termchat.lessons.lesson_file import read_shelf
 
     return [(lesson.id, lesson.title) for lesson in read_shelf().lessons]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.engine.port import Engine
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.lesson_progress import LessonProgress
+    from termchat.lessons.playing import LessonProgress
 
 _TITLES = ("NO", "ID", "MIN", "DONE", "TITLE")
 _RIGHT = frozenset({"NO", "MIN"})
@@ -91,7 +91,7 @@ def learn() -> None:
 @flags()
 def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     """Begin LESSON, or list all lessons."""
-    from termchat.lessons.shelf import LessonRefused, read_shelf
+    from termchat.lessons.lesson_file import LessonRefused, read_shelf
 
     if lesson:
         try:
@@ -127,7 +127,7 @@ def list_(*, as_json: bool) -> None:
     """
     from termchat import paths
     from termchat.commands.lesson_tasks import listed, standing
-    from termchat.lessons.shelf import read_shelf
+    from termchat.lessons.lesson_file import read_shelf
     from termchat.tui.lessons.lesson_words import lesson_names
 
     shelf, progress = read_shelf(names=lesson_names()), _read_progress()
@@ -185,7 +185,7 @@ def new(*, file: Path) -> None:
     See also: learn check, learn facts
     """
     from termchat import atomic, paths, regular_files
-    from termchat.lessons.shelf import EXAMPLE
+    from termchat.lessons.lesson_file import EXAMPLE
 
     try:
         if file.suffix != ".toml":
@@ -221,14 +221,14 @@ def facts(*, word: str) -> None:
 
     marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
     found = False
-    for group in FACT_GROUPS:
+    for heading, entries in FACT_GROUPS.items():
         rows = [
             (f"{name}{marks[entry.argument]}", entry.help)
-            for name, entry in group.facts.items()
+            for name, entry in entries.items()
             if word.lower() in name.lower() or word.lower() in entry.help.lower()
         ]
         if rows:
-            click.echo(f"{chr(10) if found else ''}{group.heading}")
+            click.echo(f"{chr(10) if found else ''}{heading}")
             found = True
             wide = max(len(name) for name, _ in rows)
             for name, help in rows:
@@ -267,9 +267,9 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     from termchat import paths
     from termchat.cli.sessions import open_store
     from termchat.commands import lesson_handout
-    from termchat.lessons.shelf import LessonRefused, read_shelf
+    from termchat.lessons.lesson_file import LessonRefused, read_shelf
 
-    key_words = _key_words()
+    name_keys = _key_words()
     shelf, progress = read_shelf(), _read_progress()
     try:
         states = {lesson.id: progress.of(lesson.id) for lesson in shelf.lessons}
@@ -286,7 +286,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
         with open_store() as store:
             results = {lesson.id: lesson_handout.replies_of(store, lesson.id) for lesson in lessons}
     made = [
-        lesson_handout.handout_of(lesson, progress.of(lesson.id), key_words, results.get(lesson.id, []))
+        lesson_handout.handout_of(lesson, progress.of(lesson.id), name_keys, results.get(lesson.id, []))
         for lesson in lessons
     ]
     try:
@@ -302,15 +302,15 @@ def _key_words() -> Callable[[str], str]:
     """Return the function that names a key by its id, as remapped by the user."""
     from termchat.tui.keys.key import remap
     from termchat.tui.keys.remap import checked
-    from termchat.tui.lessons.lesson_words import key_words
+    from termchat.tui.lessons.lesson_words import name_keys
 
     chosen = read_settings({})
     remap(checked(chosen.keys, chosen.key_places)[0])
-    return key_words
+    return name_keys
 
 
 def _read_progress() -> LessonProgress:
-    from termchat.lessons.lesson_progress import LessonProgress
+    from termchat.lessons.playing import LessonProgress
 
     return LessonProgress(warn=complain)
 

@@ -22,7 +22,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
 from termchat.lessons.glossary import UnknownTerm, find
-from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson import Lesson, LessonQuestion, LessonText
 from termchat.lessons.lesson_facts import ReplyFacts, finished_replies
 from termchat.lessons.playing import Guess, LessonState
 from termchat.text import one_line, sanitize
@@ -84,10 +84,10 @@ def handout_of(
     for at, step in enumerate(lesson.steps):
         question = step.question
         told = _told(question, guesses[at], key_of) if question is not None and at in guesses else ""
-        asked = question.ask.filled(key_of) if question is not None else ""
+        asked = question.ask.fill_keys(key_of) if question is not None else ""
         picture = folder / lesson.id / f"{at + 1:02}.svg"
         shown = picture if picture.is_file() else None
-        steps.append(HandoutStep(step.text.filled(key_of), asked, told, shown, step.notes.filled(key_of)))
+        steps.append(HandoutStep(step.text.fill_keys(key_of), asked, told, shown, step.notes.fill_keys(key_of)))
     standing = (
         "done" if state.done else f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
     )
@@ -98,7 +98,7 @@ def handout_of(
         except UnknownTerm:
             continue
     return HandoutLesson(
-        lesson.title, lesson.learned.filled(key_of), lesson.next.filled(key_of), standing, tuple(steps), tuple(replies),
+        lesson.title, lesson.learned.fill_keys(key_of), lesson.next.fill_keys(key_of), standing, tuple(steps), tuple(replies),
         tuple(terms),
     )  # fmt: skip
 
@@ -107,10 +107,7 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
     """ "You said: 40 %; it was: 3 %" """
 
     def shown(number: float) -> str:
-        if question.is_number:
-            return question.measured(f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
-        at = int(number) - 1
-        return question.answers[at].filled(key_of) if 0 <= at < len(question.answers) else "?"
+        return LessonText(question.describe(number)).fill_keys(key_of)
 
     truth = "what came is not known" if guess.truth is None else f"it was: {shown(guess.truth)}"
     return f"You said: {shown(guess.guess)}; {truth} ({guess.date[:10]})"

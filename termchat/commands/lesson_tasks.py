@@ -13,11 +13,9 @@ from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.engine.port import Engine, EngineError
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.lesson_claims import MeasuredClaim, measure_claim
-from termchat.lessons.lesson_file import LessonError, LessonNames, read_lesson
-from termchat.lessons.lesson_progress import LessonProgress
-from termchat.lessons.playing import LessonState
-from termchat.lessons.shelf import Shelf
+from termchat.lessons.lesson_chat import MeasuredClaim, measure_claim
+from termchat.lessons.lesson_file import LessonError, LessonNames, Shelf, read_lesson
+from termchat.lessons.playing import LessonProgress, LessonState
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 

@@ -1,7 +1,8 @@
 """Expressions of lessons: checks that must hold before a lesson goes on, and numbers that a lesson tells.
 
 They are Python expressions over the facts of `lesson_facts`. A fact is a name (`loops`), some take a text in brackets
-(`says(' blue')`). Beside facts there are numbers, texts, `+ - * /`, comparisons, `not`, `and`, `or` and brackets.
+(`says(' blue')`). Beside facts there are numbers, texts, `+ - * /`, comparisons, `not`, `and`, `or` and brackets. Each is
+computed once with sample facts as it is read, so that one that can never hold is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,13 +25,12 @@ from termchat.text import guess_of
 
 LONGEST_EXPRESSION = 500
 """Characters."""
-_KINDS: dict[type, FactKind] = {bool: "truth", int: "number", float: "number", str: "text"}
-_A = {"number": "a number", "text": "a text", "truth": "yes or no", "any": "a number"}
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 """A text in quotes, which may hold line ends."""
 _TRUTHS = {"true": True, "false": False}
 """As TOML writes them."""
 _EXAMPLES = {"text": " blue", "text?": " blue", "knob": "temperature", "condition": "entropy > 3"}
+_SAMPLES: dict[FactKind, Fact] = {"number": 1.5, "text": "", "truth": True, "any": None}
 
 
 class ExpressionError(ValueError):
@@ -45,7 +45,7 @@ class FactRef(NamedTuple):
 
 
 class Expression:
-    """A number, or a text, that a lesson tells, as it is `written`.
+    """A number or a text of facts, as it is `written`. Its `kind` is "any" where that depends on the facts.
 
     Raises:
         ExpressionError: it is no expression.
@@ -53,30 +53,59 @@ class Expression:
 
     def __init__(self, written: str) -> None:
         self.written = written
+        self.facts: list[FactRef] = []
         if len(written) > LONGEST_EXPRESSION:
             raise ExpressionError(f"it has more than {LONGEST_EXPRESSION} characters")
         if not written.strip():
             raise ExpressionError("it is empty; for example: temperature == 0")
         source = _TEXT.sub(lambda text: text[0].replace("\n", "\\n").replace("\r", "\\r"), written)
         source = re.sub(r"[\r\n]", " ", source).strip()
+        value: object = None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of backslashes that Python does not know
-                self._tree: ast.expr = _Truths().visit(ast.parse(source, mode="eval").body)
-            self.kind = _kind(self._tree)
+                self._tree: ast.expr = _Words().visit(ast.parse(source, mode="eval").body)
+            value = _evaluate(self._tree, self._sample_fact, strict=True)
         except SyntaxError as error:
             rest = source[max(error.offset or 1, 1) - 1 :]
             example = "some_token('entropy > 3')" if "token " in written else "temperature == 0"
             raise ExpressionError(f"{error.msg} at {rest or written!r}; for example: {example}") from None
+        except ArithmeticError:
+            pass
+        except TypeError as error:
+            raise ExpressionError(str(error)) from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise error if isinstance(error, ExpressionError) else ExpressionError("Python cannot read it") from None
-        self.facts = _facts(self._tree)
+        kinds: dict[type, FactKind] = {bool: "truth", int: "number", float: "number", str: "text"}
+        self.kind = kinds.get(type(value), "any")
+
+    def _sample_fact(self, name: str, argument: str) -> Fact:
+        """Check a fact's name and argument; return a value of its kind."""
+        self.facts.append(FactRef(name, argument))
+        if name not in FACTS:
+            raise ExpressionError(f"unknown fact {name!r}{guess_of(name, FACTS)}")
+        wanted = FACTS[name].argument
+        if wanted == "none" and argument:
+            raise ExpressionError(f"{name} takes nothing in brackets")
+        if wanted not in ("none", "text?") and not argument:
+            raise ExpressionError(f"{name} needs a text in brackets, as {name}('{_EXAMPLES[wanted]}')")
+        if wanted == "knob" and argument not in KNOBS:
+            raise ExpressionError(f"unknown knob {argument!r}{guess_of(argument, KNOBS)}")
+        if wanted == "condition":
+            try:
+                condition = conditions.parse(argument)
+            except ConditionError as error:
+                raise ExpressionError(f"{name}: {error}") from None
+            if not isinstance(condition, (Text, Threshold)) or getattr(condition, "measure", "") == "survivors":
+                example = f"{name}('entropy > 3'), {name}('p_token < 0.05'), {name}('text \"fox\"')"
+                raise ExpressionError(f"{name}: {argument!r} does not look at one token; for example: {example}")
+        return _SAMPLES[kind_of(name, argument)]
 
     def value(self, facts: LessonFacts) -> Fact:
         """Compute it from the facts as they are now; None where one of them is absent, or the result is not a number."""
         try:
-            value: Fact = _evaluate(self._tree, facts)
-        except (_AbsentFact, ArithmeticError, TypeError):  # a knob may be a word now, where it was a number
+            value: Fact = _evaluate(self._tree, facts.fact)
+        except (ArithmeticError, TypeError):  # a knob may be a word now, where it was a number
             return None
         return None if _is_nan(value) else value
 
@@ -90,112 +119,39 @@ class LessonCheck(Expression):
 
     def __init__(self, written: str) -> None:
         super().__init__(written)
-        _require_condition(self._tree, self.kind)
+        if self.kind in ("number", "text"):
+            raise ExpressionError(_explain_no_truth(self._tree, self.kind))
 
     def holds(self, facts: LessonFacts) -> bool:
         """Tell whether it is true now. Where a fact is absent nothing is, negated or not."""
         return bool(self.value(facts))
 
 
-class _AbsentFact(Exception):
-    """A fact of an expression is not known now."""
+class _Words(ast.NodeTransformer):
+    """Reads `true`, `false`, and words for the values of knobs: `top_k == 'off'`."""
 
-
-class _Truths(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_TRUTHS[node.id]) if node.id in _TRUTHS else node
 
-
-# --- checking ---------------------------------------------------------------------------------------------------------
-
-
-def _kind(node: ast.expr) -> FactKind:
-    """Infer the kind of an expression's value; refuse what is not allowed in it, and what can never hold."""
-    match node:
-        case ast.Constant(value=bool() | int() | float() | str() as value):
-            return _KINDS[type(value)]
-        case ast.Name() | ast.Call():
-            return _kind_of_fact(node)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            _require_condition(operand, _kind(operand))
-            return "truth"
-        case ast.BoolOp(values=values):
-            for operand in values:
-                _require_condition(operand, _kind(operand))
-            return "truth"
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return "number"
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
-            if "text" in (_kind(left), _kind(right)):
-                raise ExpressionError(f"only numbers can be reckoned with, in {ast.unparse(node)!r}")
-            return "number"
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _OPERATORS for op in ops):
-            for (one, other), op in zip(pairwise([left, *others]), ops, strict=True):
-                _read_word(one, other)
-                _read_word(other, one)
-                _check_pair(one, op, other)
-            return "truth"
-    raise ExpressionError(f"{ast.unparse(node)!r} is not made of facts, numbers, texts, comparisons, not, and, or")
-
-
-def _require_condition(node: ast.expr, kind: FactKind) -> None:
-    if kind in ("number", "text"):
-        name = next((fact.name for fact in _facts(node)), "temperature")
-        example = f"{name} == 'length'" if kind == "text" else f"{name} > 1"
-        raise ExpressionError(f"{ast.unparse(node)!r} is {_A[kind]}: compare it, for example: {example}")
-
-
-def _kind_of_fact(node: ast.Name | ast.Call) -> FactKind:
-    name, argument = _ref(node)
-    if name not in FACTS:
-        raise ExpressionError(f"unknown fact {name!r}{guess_of(name, FACTS)}")
-    wanted = FACTS[name].argument
-    if wanted == "none" and isinstance(node, ast.Call):
-        raise ExpressionError(f"{name} takes nothing in brackets")
-    if wanted not in ("none", "text?") and isinstance(node, ast.Name):
-        raise ExpressionError(f"{name} needs a text in brackets, as {name}('{_EXAMPLES[wanted]}')")
-    if wanted == "knob" and argument not in KNOBS:
-        raise ExpressionError(f"unknown knob {argument!r}{guess_of(argument, KNOBS)}")
-    if wanted == "condition":
-        try:
-            condition = conditions.parse(argument)
-        except ConditionError as error:
-            raise ExpressionError(f"{name}: {error}") from None
-        if not isinstance(condition, (Text, Threshold)) or getattr(condition, "measure", "") == "survivors":
-            example = f"{name}('entropy > 3'), {name}('p_token < 0.05'), {name}('text \"fox\"')"
-            raise ExpressionError(f"{name}: {argument!r} does not look at one token; for example: {example}")
-    return kind_of(name, argument)
-
-
-def _read_word(node: ast.expr, other: ast.expr) -> None:
-    """Replace the word for a knob's value by that value: `top_k == 'off'`."""
-    if (
-        not isinstance(node, ast.Constant)
-        or not isinstance(node.value, str)
-        or not isinstance(other, ast.Name | ast.Call)
-    ):
-        return
-    name, argument = _ref(other)
-    knob = KNOBS.get(argument or name)
-    if knob is None or knob.kind == "seed" or kind_of(name, argument) == "text":
-        return
-    try:
-        value = knob.parse(node.value)
-    except SettingError as error:
-        raise ExpressionError(str(error)) from None
-    if isinstance(value, (int, float)):
-        node.value = float(value)
-
-
-def _check_pair(one: ast.expr, op: ast.cmpop, other: ast.expr) -> None:
-    kinds = {_kind(one): one, _kind(other): other}
-    if "text" not in kinds:
-        return
-    if not isinstance(op, (ast.Eq, ast.NotEq)):
-        raise ExpressionError("texts can only be == or !=")
-    for kind in kinds.keys() - {"text", "any"}:
-        number, text = ast.unparse(kinds[kind]), ast.unparse(kinds["text"])
-        raise ExpressionError(f"{number} is {_A[kind]}, and {text} a text: they are never equal")
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        for pair in pairwise([node.left, *node.comparators]):
+            for fact, word in (pair, pair[::-1]):
+                if (
+                    isinstance(fact, ast.Name | ast.Call)
+                    and isinstance(word, ast.Constant)
+                    and isinstance(word.value, str)
+                ):
+                    name, argument = _ref(fact)
+                    knob = KNOBS.get(argument if name in FACTS and FACTS[name].argument == "knob" else name)
+                    if knob is None or knob.kind == "seed" or kind_of(name, argument) == "text":
+                        continue
+                    try:
+                        value = knob.parse(word.value)
+                    except SettingError as error:
+                        raise ExpressionError(str(error)) from None
+                    word.value = float(value) if isinstance(value, (int, float)) else word.value
+        return node
 
 
 def _ref(node: ast.expr) -> FactRef:
@@ -207,35 +163,55 @@ def _ref(node: ast.expr) -> FactRef:
     raise ExpressionError(f"{ast.unparse(node)!r}: a fact takes one text in quotes, as says(' blue')")
 
 
-def _facts(tree: ast.expr) -> list[FactRef]:
-    names = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return [_ref(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Call) and id(node) not in names]
+def _evaluate(node: ast.expr, ask: Callable[[str, str], Fact], *, strict: bool = False) -> Any:
+    """Compute a value of facts that are asked for; None where one of them is absent. With `strict` a text and a number are not
+    compared: only a knob may be either.
 
-
-# --- evaluating -------------------------------------------------------------------------------------------------------
-
-
-def _evaluate(node: ast.expr, facts: LessonFacts) -> Any:
+    Raises:
+        ExpressionError: something in it is not allowed.
+        TypeError: values of these kinds do not go together.
+    """
+    operators: Sequence[ast.AST] = ()
+    operands: list[ast.expr] = []
     match node:
-        case ast.Constant(value=value):
-            return value
+        case ast.Constant(value=bool() | int() | float() | str() as constant):
+            return constant
         case ast.Name() | ast.Call():
-            value = facts.fact(*_ref(node))
-            if value is None or _is_nan(value):
-                raise _AbsentFact
-            return value
-        case ast.UnaryOp(op=op, operand=operand):
-            value = _evaluate(operand, facts)
-            return not value if isinstance(op, ast.Not) else -value
-        case ast.BoolOp(op=op, values=operands):
-            values = [_evaluate(one, facts) for one in operands]
-            return all(values) if isinstance(op, ast.And) else any(values)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_evaluate(left, facts), _evaluate(right, facts))
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            values = [_evaluate(one, facts) for one in (left, *others)]
-            return all(_OPERATORS[type(op)](*pair) for op, pair in zip(ops, pairwise(values), strict=True))
-    raise TypeError(node)
+            value = ask(*_ref(node))
+            return None if _is_nan(value) else value
+        case ast.UnaryOp(operand=operand):
+            operators, operands = [node.op], [operand]
+        case ast.BoolOp(values=operands):
+            operators = [node.op]
+        case ast.BinOp(left=left, right=right):
+            operators, operands = [node.op], [left, right]
+        case ast.Compare(left=left, comparators=others):
+            operators, operands = node.ops, [left, *others]
+    if not operators or any(type(one) not in _OPERATORS for one in operators):
+        raise ExpressionError(f"{ast.unparse(node)!r} is not made of facts, numbers, texts, comparisons, not, and, or")
+    values = [_evaluate(one, ask, strict=strict) for one in operands]
+    if isinstance(node, ast.BoolOp) or isinstance(operators[0], ast.Not):
+        for one, value in zip(operands, values, strict=True):
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+                raise TypeError(_explain_no_truth(one, "text" if isinstance(value, str) else "number"))
+    if None in values:
+        return None
+    texts = {isinstance(value, str) for value in values}
+    if isinstance(node, ast.Compare):
+        if strict and texts == {True, False}:
+            raise TypeError(f"{ast.unparse(node)}: a text is never equal to what is none")
+        if True in texts and not all(isinstance(one, ast.Eq | ast.NotEq) for one in operators):
+            raise TypeError("texts can only be == or !=")
+        return all(_OPERATORS[type(one)](*pair) for one, pair in zip(operators, pairwise(values), strict=True))
+    if True in texts:
+        raise TypeError(f"only numbers can be reckoned with, in {ast.unparse(node)!r}")
+    return _OPERATORS[type(operators[0])](*([values] if isinstance(node, ast.BoolOp) else values))
+
+
+def _explain_no_truth(node: ast.expr, kind: FactKind) -> str:
+    fact = next((ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.Name)), "temperature")
+    example = f"{fact} == 'length'" if kind == "text" else f"{fact} > 1"
+    return f"{ast.unparse(node)!r} is a {kind}: compare it, for example: {example}"
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -245,15 +221,12 @@ def _equal(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return not _equal(one, other)
-
-
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Eq: _equal, ast.NotEq: _differ, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: _equal, ast.NotEq: lambda one, other: not _equal(one, other), ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.And: all, ast.Or: any, ast.Not: operator.not_, ast.USub: operator.neg,
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -13,11 +13,20 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
-from termchat.lessons.deeds import Deed
 from termchat.lessons.expressions import Expression, LessonCheck
+from termchat.text import guess_of
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 TUNE_KNOB = "tune."
+
+DeedKind = Literal["press", "keys", "type", "say", "row", "wait", "command"]
+_NEEDS: dict[DeedKind, str] = {
+    "press": "the id of one key, for example: press tune",
+    "keys": "names of keys, for example: keys down enter",
+    "type": "a text, for example: type blue",
+    "say": "a message, for example: say Hello",
+    "row": "the name of a row in the open list, for example: row fast_prefill",
+}
 
 
 class LessonText(str):
@@ -39,8 +48,8 @@ class LessonText(str):
         """Whether a brace in it has no partner."""
         return any(found[0] in ("{", "}") for found in _HOLE.finditer(self))
 
-    def filled(self, key_of: Callable[[str], str]) -> str:
-        """Write keys as `key_of` tells them by the id."""
+    def fill_keys(self, key_of: Callable[[str], str]) -> str:
+        """Replace the ids of keys by their names, which `key_of` returns."""
         return _HOLE.sub(lambda hole: hole[0][0] if hole[1] is None else key_of(hole[1]), self)
 
 
@@ -114,9 +123,51 @@ class LessonQuestion(msgspec.Struct, frozen=True, rename={"unit": "number"}):
     def is_share(self) -> bool:
         return self.is_number and self.unit == "%"
 
-    def measured(self, number: str) -> str:
-        """A number with the unit: "40 %", "1 token", "2 tokens"."""
+    def describe(self, value: float, digits: int = 3) -> str:
+        """Write an answer: the text that has this number, or the number with its unit: "40 %", "1 token", "2 tokens"."""
+        if not self.is_number:
+            return self.answers[int(value) - 1] if 1 <= value <= len(self.answers) else str(int(value))
+        number = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
         return f"{number} {self.unit.removesuffix('s') if number == '1' else self.unit}".strip()
+
+
+class DeedError(ValueError):
+    """Text that is no deed; the message says why, and how it is written."""
+
+
+class Deed:
+    """One deed: its `kind`, and `what` it is done with: the id of a key, keys by name, a text, or a whole command.
+
+    Raises:
+        DeedError: the line is no deed.
+    """
+
+    def __init__(self, written: str) -> None:
+        text = written.strip("\n")
+        if text.startswith("/") and text[1:2].strip():
+            self.kind: DeedKind = "command"
+            self.what = text
+            return
+        word, _, rest = text.strip().partition(" ")
+        kind: DeedKind | None = next((kind for kind in get_args(DeedKind) if kind == word and kind != "command"), None)
+        if kind is None:
+            known = "press ID, keys NAMES, type TEXT, say MESSAGE, row NAME, wait, and commands such as /temperature 0"
+            raise DeedError(f"unknown deed {word!r}{guess_of(word, (*_NEEDS, 'wait'))}; known deeds: {known}")
+        self.kind, self.what = kind, rest if kind in ("type", "say") else " ".join(rest.split())
+        if kind == "wait" and self.what:
+            raise DeedError("wait stands alone")
+        if kind in _NEEDS and (not self.what or (kind == "press" and " " in self.what)):
+            raise DeedError(f"{kind} needs {_NEEDS[kind]}")
+
+    @property
+    def sends(self) -> bool:
+        """Whether it sends the text in the composer."""
+        return (self.kind, self.what) == ("press", "send")
+
+    @property
+    def steers(self) -> bool:
+        """Whether it is done at once while a reply runs; others wait for its end."""
+        return self.kind in ("press", "keys", "type") and not self.sends
 
 
 class LessonStep(msgspec.Struct, frozen=True, rename={"checks": "check", "deeds": "do"}):
@@ -159,7 +210,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> frozenset[str] | None:
-        """What it has the reader send, without commands; None where that may be anything."""
+        """The messages that the reader is to send, without commands; None for any."""
         deeds = [deed for step in self.steps for deed in step.deeds]
         typed = [deed.what for deed in deeds if deed.kind == "type"]
         given = {text.strip() for text in (self.opening.text, *(step.compose for step in self.steps), *typed)}
@@ -173,5 +224,5 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_knob_key(id: str) -> bool:
-    """Whether it stands for the key of a knob in TUNE: `tune.temperature`."""
+    """Whether an id is that of a knob in TUNE: `tune.temperature`."""
     return id.startswith(TUNE_KNOB) and id.removeprefix(TUNE_KNOB) in KNOBS

@@ -51,13 +51,6 @@ class FactEntry(NamedTuple):
     argument: FactArgument = "none"
 
 
-class FactGroup(NamedTuple):
-    """Facts of one thing, under a heading that people read."""
-
-    heading: str
-    facts: dict[str, FactEntry]
-
-
 class FactSet:
     """The facts of one thing: the public methods of a subclass."""
 
@@ -628,7 +621,7 @@ class StateFacts(FactSet):
 
 
 class CountFacts(FactSet):
-    """Counts of a conversation; of replies those that `replies` are the ends of."""
+    """Counts of a conversation; `replies` are the last nodes of the replies that count."""
 
     def __init__(self, conversation: Conversation, replies: Collection[Node]) -> None:
         self._replies, self._living = replies, list(_living(conversation))
@@ -647,7 +640,7 @@ class CountFacts(FactSet):
 
 
 def _living(conversation: Conversation) -> Iterator[Node]:
-    """Nodes that a person sees, in the order in which they were made; summaries of what left the context are none."""
+    """Yield the nodes that a person sees, oldest first, without summaries of a full context."""
     summaries = {node.omitted.summary for node in conversation.nodes.values() if node.omitted is not None}
     hidden: set[int | None] = set()
     for number, node in sorted(conversation.nodes.items()):  # a parent was there before what grew from it
@@ -658,15 +651,11 @@ def _living(conversation: Conversation) -> Iterator[Node]:
 
 
 def finished_replies(conversation: Conversation) -> list[Node]:
-    """List the last nodes of finished replies in the order in which they were made, without walks."""
+    """List the last nodes of finished replies, oldest first, without walks."""
     return [node for node in _living(conversation) if node.finished and not node.continued and node.walk is None]
 
 
 # --- all facts --------------------------------------------------------------------------------------------------------
-
-
-def _entries(kind: FactKind, **helps: str) -> dict[str, FactEntry]:
-    return {name: FactEntry(kind, help) for name, help in helps.items()}
 
 
 COUNTED = CountFacts.table()
@@ -684,32 +673,30 @@ _EARLIER = {
 _KNOB_KINDS: dict[str, FactKind] = {"float": "number", "int": "number", "switch": "truth", "seed": "any"}
 _KNOBS = {name: FactEntry(_KNOB_KINDS.get(knob.kind, "text"), knob.help) for name, knob in KNOBS.items()}
 SCREEN_FACTS = {
-    **_entries(
-        "text",
-        look="the look of the tokens",
-        page="the page of the panels",
-        mode="what has the keyboard: chat tune tokens walks big dialog:NAME",
-        view="what token mode shows",
-    ),
+    "look": FactEntry("text", "the look of the tokens"),
+    "page": FactEntry("text", "the page of the panels"),
+    "mode": FactEntry("text", "what has the keyboard: chat tune tokens walks big dialog:NAME"),
+    "view": FactEntry("text", "what token mode shows"),
     "cursor": FactEntry("number", "index of the token under the cursor in its reply, -1 without one"),
     "rolls": FactEntry("number", "throws of the dice"),
 }
 """What only a screen knows."""
 
-FACT_GROUPS = (
-    FactGroup("The lesson's chat", COUNTED | _SINCE),
-    FactGroup("The last reply, running or not; with earlier_ before the name, the reply before it", REPLY_FACTS),
-    FactGroup("The last two replies", _PAIR),
-    FactGroup("One token: under the cursor, or the next one of a paused reply, or the newest", TOKEN_FACTS),
-    FactGroup("Answers to questions", _ANSWERS),
-    FactGroup("The newest group of walks", _GROUP),
-    FactGroup("The chat and the model", _STATE),
-    FactGroup("Knobs as they are now", _KNOBS),
-    FactGroup("The screen", SCREEN_FACTS),
-)
-FACTS: dict[str, FactEntry] = {
-    name: entry for group in (*FACT_GROUPS, FactGroup("", _EARLIER)) for name, entry in group.facts.items()
+FACT_GROUPS: dict[str, dict[str, FactEntry]] = {
+    "The lesson's chat": COUNTED | _SINCE,
+    "The last reply, running or not; with earlier_ before the name, the reply before it": REPLY_FACTS,
+    "The last two replies": _PAIR,
+    "One token: under the cursor, or the next one of a paused reply, or the newest": TOKEN_FACTS,
+    "Answers to questions": _ANSWERS,
+    "The newest group of walks": _GROUP,
+    "The chat and the model": _STATE,
+    "Knobs as they are now": _KNOBS,
+    "The screen": SCREEN_FACTS,
 }
+"""Facts of one thing, by a heading that people read."""
+FACTS: dict[str, FactEntry] = {
+    name: entry for facts in FACT_GROUPS.values() for name, entry in facts.items()
+} | _EARLIER
 CLAIM_FACTS = {**REPLY_FACTS, **TOKEN_FACTS, **_EARLIER, **_PAIR, **_GROUP, **_KNOBS}
 """What a claim can be made of: replies, tokens and walks."""
 
@@ -740,7 +727,6 @@ class LessonFacts:
         self._chat, self._screen = chat, screen
         self._messages, self._stopped_count = messages, stopped_count
         self._begun: tuple[object, dict[str, Fact]] = (None, {})
-        self._recorded: tuple[Node, int, Token] | None = None
         self._group: ReplyGroup | None = None
         self._lists: dict[str, int | None] = {}
         """Tokens of each text whose list was asked for, None until it came."""
@@ -750,7 +736,7 @@ class LessonFacts:
 
     def begin_step(self) -> None:
         """Count from now on."""
-        counts = self._counts()
+        counts = self.counts()
         self._begun = self._chat.conversation, {name: counts.fact(name) for name in COUNTED}
 
     def note_list(self) -> None:
@@ -785,30 +771,12 @@ class LessonFacts:
             return self._lists[argument]
         if name == "position" and isinstance(cursor := self._of_screen("cursor"), int) and cursor >= 0:
             return cursor
-        facts = self._facts_with(name)
+        facts = _SUBJECTS[name](self)
         value = facts.fact(name.removeprefix(EARLIER), argument) if facts is not None else None
         if value is None and name in ("ttft_ms", "tokens_per_second") and isinstance(facts, ReplyFacts):
             is_live = not facts.end.done and facts.end.number == self._chat.conversation.leaf
             return getattr(self._chat.live, name) if is_live else None
         return value
-
-    def _facts_with(self, name: str) -> FactSet | None:
-        """Find the facts that a name is one of; None without the reply, token or group that it is about."""
-        if name in REPLY_FACTS:
-            return self.reply()
-        if name in _EARLIER:
-            return self.earlier()
-        if name in _PAIR:
-            ended = self._finished()[-2:]
-            return PairFacts(*(ReplyFacts(self._chat.conversation, end) for end in ended)) if len(ended) == 2 else None
-        if name in TOKEN_FACTS:
-            token = self.token()
-            return TokenFacts(token) if token is not None else None
-        if name in _ANSWERS:
-            return AnswerFacts(self._chat.questions)
-        if name in _GROUP:
-            return self._newest_group()
-        return self._counts() if name in COUNTED else StateFacts(self._chat)
 
     # --- replies and counts -------------------------------------------------------------------------------------------
 
@@ -843,7 +811,20 @@ class LessonFacts:
             and self._counts_reply(node)
         ]
 
-    def _counts(self) -> CountFacts:
+    def pair(self) -> PairFacts | None:
+        """Find the last two replies that are over."""
+        ended = self._finished()[-2:]
+        return PairFacts(*(ReplyFacts(self._chat.conversation, end) for end in ended)) if len(ended) == 2 else None
+
+    def answers(self) -> AnswerFacts:
+        """Find the newest answers to questions."""
+        return AnswerFacts(self._chat.questions)
+
+    def state(self) -> StateFacts:
+        """Find the state of the chat."""
+        return StateFacts(self._chat)
+
+    def counts(self) -> CountFacts:
         return CountFacts(self._chat.conversation, self._finished())
 
     def _count_since(self, name: str) -> float:
@@ -851,12 +832,16 @@ class LessonFacts:
             return 0  # what is said of the new ones is not certain before the last of them is over
         conversation, before = self._begun
         known = before.get(name, 0) if conversation is self._chat.conversation else 0
-        return cast("float", self._counts().fact(name)) - cast("float", known)
+        return cast("float", self.counts().fact(name)) - cast("float", known)
 
     # --- tokens and walks ---------------------------------------------------------------------------------------------
 
-    def token(self) -> Token | None:
+    def token(self) -> TokenFacts | None:
         """Find the token at hand: under the cursor, else what the panels show."""
+        token = self._find_token()
+        return TokenFacts(token) if token is not None else None
+
+    def _find_token(self) -> Token | None:
         place = self._screen().get("cursor")
         node = self._chat.conversation.nodes.get(place.node) if isinstance(place, Place) else None
         if not isinstance(place, Place) or node is None or node.role != "assistant":
@@ -867,13 +852,7 @@ class LessonFacts:
         waiting = self._chat.paused
         if waiting is not None and place.at >= len(node.ids):
             return waiting.token
-        known = self._recorded  # a record is read once, as long as the cursor stays where it is
-        if known is None or known[0] is not node or known[1] != place.at:
-            token = self._chat.session.read_token(node, place.at)
-            if token is None:
-                return None
-            known = self._recorded = (node, place.at, token)
-        return known[2]
+        return self._chat.session.read_token(node, place.at)
 
     def _of_screen(self, name: str) -> Fact:
         value = self._screen().get(name)
@@ -884,7 +863,8 @@ class LessonFacts:
         spans = self._chat.conversation.find_reply(value.node) if value.node in self._chat.conversation.nodes else []
         return sum(span.count for span in spans[:-1]) + value.at
 
-    def _newest_group(self) -> GroupFacts | None:
+    def group(self) -> GroupFacts | None:
+        """Find the newest group of walks."""
         conversation, known = self._chat.conversation, self._group
         group = self._chat.walks.shown or next(reversed(list_groups(conversation)), None)
         if group is None:
@@ -892,3 +872,15 @@ class LessonFacts:
         if known is None or known.conversation is not conversation or known.group.number != group.group.number:
             known = self._group = group  # it alone knows which of its replies was kept
         return GroupFacts(known)
+
+
+_SUBJECTS: dict[str, Callable[[LessonFacts], FactSet | None]] = {
+    name: find
+    for table, find in (
+        (COUNTED, LessonFacts.counts), (REPLY_FACTS, LessonFacts.reply), (_EARLIER, LessonFacts.earlier),
+        (_PAIR, LessonFacts.pair), (TOKEN_FACTS, LessonFacts.token), (_ANSWERS, LessonFacts.answers),
+        (_GROUP, LessonFacts.group), (_STATE, LessonFacts.state),
+    )
+    for name in table
+}  # fmt: skip
+"""What finds the reply, token or group that a fact is about."""

@@ -1,4 +1,4 @@
-"""Reads a lesson from its TOML file, and says of everything that is wrong in it what, and in which line."""
+"""Reads lessons from TOML files, and says of everything that is wrong in one what, and in which line: it fails alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from termchat import regular_files
+from termchat import paths, regular_files
 from termchat.decoding import conditions
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
@@ -24,6 +24,9 @@ from termchat.lessons.lesson_facts import CLAIM_FACTS
 from termchat.text import guess_of, one_line, sanitize
 from termchat.toml import MOST, TomlError, TomlFile
 
+COURSE = Path(__file__).resolve().parent / "course"
+EXAMPLE = Path(__file__).resolve().with_name("example.toml")
+"""A lesson with comments, to be changed into one's own."""
 MOST_WORDS = 60
 """Words of a step's text."""
 MOST_STEPS = 60
@@ -33,6 +36,7 @@ _SHOWN = 60
 _LONGEST = 500
 """Cells of a message."""
 _NAME = re.compile(r"(?:(\d+)-)?(.+)")
+_DIGITS = re.compile(r"(\d+)")
 _TOML_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _T = TypeVar("_T", bound=msgspec.Struct)
 Keys = tuple[str | int, ...]
@@ -50,7 +54,7 @@ class LessonProblem(NamedTuple):
 
 
 class LessonError(ValueError):
-    """A lesson's file that cannot be used; `problems` are all that were found in it, in the order of its lines."""
+    """A lesson's file that cannot be used, with all its `problems` in the order of its lines."""
 
     def __init__(self, path: Path, problems: Iterable[LessonProblem]) -> None:
         self.path, self.problems = path, sorted(problems)
@@ -71,7 +75,7 @@ ANY_NAMES = LessonNames()
 
 
 def read_lesson(path: Path, names: LessonNames = ANY_NAMES) -> Lesson:
-    """The lesson in a file.
+    """Read the lesson in a file.
 
     Raises:
         LessonError: it cannot be read, or something is wrong in it.
@@ -138,9 +142,9 @@ class _Reader:
         return []
 
     def _convert(self, kind: type[_T], table: Any, at: Keys, **outside: object) -> _T | None:
-        """Decode one table, so that each tells a fault; `outside` are fields that do not stand in the file."""
+        """Decode one table, noting its first problem; `outside` are fields that are not written in the file."""
         if isinstance(table, dict):
-            table = self._written_out(kind, table, at) | outside
+            table = self._expand(kind, table, at) | outside
         try:
             return msgspec.convert(table, kind, dec_hook=_decode)
         except msgspec.ValidationError as error:
@@ -149,8 +153,8 @@ class _Reader:
             self._note((*at, *keys), _explain(message, path.strip("`."), keys, kind, table))
             return None
 
-    def _written_out(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
-        """Write in full what a person may write in short."""
+    def _expand(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
+        """Expand abbreviations: one check for a list of them, knobs beside `knobs`."""
         known = [one.encode_name for one in msgspec.structs.fields(kind) if one.name not in _OUTSIDE[kind]]
         known += ["seed", "stop"] if "knobs" in known else []
         for name in table:
@@ -161,7 +165,7 @@ class _Reader:
                 )
         full = table | {name: [table[name]] for name in ("check", "right") if isinstance(table.get(name), str)}
         if isinstance(question := full.get("question"), dict):
-            full["question"] = self._written_out(LessonQuestion, question, (*at, "question"))
+            full["question"] = self._expand(LessonQuestion, question, (*at, "question"))
         limit = full.get("constraint")
         if isinstance(limit, dict) and limit.get("kind") == "choice" and isinstance(limit.get("text"), list):
             full["constraint"] = limit | {"text": json.dumps(limit["text"], ensure_ascii=False, default=str)}
@@ -301,7 +305,7 @@ def _decode(kind: type[Any], value: Any) -> Any:
 
 
 def _explain(message: str, name: str, keys: Sequence[str | int], kind: type[msgspec.Struct], table: Any) -> str:
-    """Say in words what msgspec found wrong in a table, and what to write there."""
+    """Explain an error of msgspec in words, and what to write there."""
     if missing := re.match(r"Object missing required field `(\w+)`", message):
         return f"{missing[1]} is missing"
     value = table
@@ -337,7 +341,7 @@ def _called(at: Keys) -> str:
 
 
 def _lines(file: TomlFile) -> dict[Keys, int]:
-    """Number the line of each key; the tables of a list are told apart by their place in it."""
+    """Number the line of each key; the tables of a list have their place in it in the key."""
     lines: dict[Keys, int] = {}
     counts = {"steps": -1, "claims": -1}
     for statement in file.statements:
@@ -348,3 +352,73 @@ def _lines(file: TomlFile) -> dict[Keys, int]:
         for count in range(len(keys), 0, -1):
             lines.setdefault(keys[:count], statement.line)
     return lines
+
+
+# --- all lessons --------------------------------------------------------------------------------------------------------
+
+
+class LessonRefused(ValueError):
+    """No lesson goes by that name; the message says which do."""
+
+
+class Shelf(NamedTuple):
+    """The lessons in their order, first the course, and the errors of broken files."""
+
+    lessons: tuple[Lesson, ...]
+    broken: tuple[LessonError, ...] = ()
+
+    def lesson(self, name: str) -> Lesson:
+        """Find a lesson by its id or number, or by the beginning of its id.
+
+        Raises:
+            LessonRefused: there is none, or its file is broken.
+        """
+        wanted = name.strip().lower().removesuffix(".toml")
+        entries: list[Lesson | LessonError] = [*self.lessons, *self.broken]
+        for one in entries:
+            if wanted and {wanted, wanted.lstrip("0")} & _names(one.path):
+                if isinstance(one, LessonError):
+                    raise LessonRefused(f"the lesson is broken: {one}")
+                return one
+        begun = [lesson for lesson in self.lessons if wanted and lesson.id.lower().startswith(wanted)]
+        if len(begun) == 1:
+            return begun[0]
+        ids = [lesson.id for lesson in self.lessons]
+        known = f"; lessons: {', '.join(ids)}" if ids else ""
+        raise LessonRefused(f"unknown lesson {name!r}{guess_of(name, ids)}{known}")
+
+
+def read_shelf(folders: Iterable[Path] | None = None, names: LessonNames = ANY_NAMES) -> Shelf:
+    """Read the lessons in these folders; None stands for the course and the user's own; a lesson takes the place of one with
+    its id in an earlier folder. What is in a folder in a folder is none."""
+    found: dict[str, Lesson] = {}
+    broken: list[LessonError] = []
+    for folder in folders if folders is not None else (COURSE, paths.lessons_folder()):
+        try:
+            files = [path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith(".")]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            broken.append(LessonError(folder, [LessonProblem(0, f"cannot be read: {error.strerror or error}")]))
+            continue
+        for path in sorted(files, key=lambda path: _order(path.name)):
+            try:
+                lesson = read_lesson(path, names)
+            except LessonError as error:
+                broken.append(error)
+            else:
+                found[lesson.id] = lesson
+    return Shelf(tuple(found.values()), tuple(broken))
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """Sort key: by number, and not by digit: 2 before 10; what has no number comes last."""
+    parts = [(int(part), "") if part.isdigit() else (1 << 62, part) for part in _DIGITS.split(name)]
+    return parts[1:] if name[:1].isdigit() else parts
+
+
+def _names(path: Path) -> set[str]:
+    """List by which names the lesson in a file goes: that of the file, its id, and its number."""
+    name = path.name.lower().removesuffix(".toml")
+    number, id = re.fullmatch(_NAME, name).groups()  # type: ignore[union-attr]  # a file's name is not empty
+    return {name, id, (number or name).lstrip("0")}

@@ -1,4 +1,5 @@
-"""How far somebody is in a lesson, and what moves them on. It is driven by facts, and knows no screen.
+"""How far somebody is in a lesson, what moves them on, and the file in which that is kept. It is driven by facts, and knows no
+screen.
 
 A step is over once all of its checks hold and its question is answered or skipped; the next one begins at once. What held
 before the reader did anything is not taken for done: `already` says so, and `skip` goes on.
@@ -6,14 +7,21 @@ before the reader did anything is not taken for done: `already` says so, and `sk
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
+from termchat import atomic, paths, regular_files
+from termchat.decoding.samplers import KNOBS
 from termchat.lessons.lesson import Knobs, Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_facts import LessonFacts
+from termchat.text import sanitize
 
+_MOST_BYTES = 4 << 20
 _Whole = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
@@ -44,6 +52,15 @@ class ResumePoint(msgspec.Struct, frozen=True):
     leaf: _Whole | None = None
     knobs: Knobs = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Leave out the knobs of another version.
+
+        Raises:
+            SettingError: a knob has a value that it cannot have.
+        """
+        known = {name: KNOBS[name].check(value) for name, value in self.knobs.items() if name in KNOBS}
+        msgspec.structs.force_setattr(self, "knobs", known)
+
 
 class LessonState(msgspec.Struct, frozen=True):
     """The progress in a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
@@ -63,8 +80,8 @@ class Playing:
 
     `guess` is what was answered in this step, `hints` how many were taken of it. `result` is the guess of the step before,
     beside the truth: it is told while this one begins. `held`: the checks of this step hold. `already`: they did when it began.
-    `skipped`: the question is not to be answered. After the last step it is `finished`. `points` are the beginnings of steps
-    from which it can be resumed.
+    `skipped`: the question is not to be answered. After the last step it is `finished`. `point` is the newest beginning of a
+    step from which it can be resumed.
     """
 
     def __init__(self, lesson: Lesson, state: LessonState = NOTHING_DONE) -> None:
@@ -74,7 +91,7 @@ class Playing:
         self.step = state.step if 0 <= state.step < len(lesson.steps) else 0
         self.finished = False
         self.result: Guess | None = None
-        self.points: dict[int, ResumePoint] = {}
+        self.point: ResumePoint | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -107,12 +124,10 @@ class Playing:
 
     @property
     def state(self) -> LessonState:
-        """The state to keep. A finished lesson begins anew the next time."""
+        """The state to keep; a finished lesson starts over the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
         step = 0 if self.finished else self.step
-        nearest = max((at for at in self.points if at <= step), default=None)
-        point = self.points[nearest] if step and nearest is not None else None
-        return LessonState(step, self.was_done, guesses, point)
+        return LessonState(step, self.was_done, guesses, self.point if step else None)
 
     def update(self, facts: LessonFacts) -> bool:
         """Look at the facts; returns whether the lesson went on, or says something else than before."""
@@ -156,7 +171,7 @@ class Playing:
 
     @property
     def does_it(self) -> bool:
-        """Whether the rung that was taken is the one on which the step is done for the reader."""
+        """Whether the newest hint is that the step is done for the reader."""
         return bool(self.current.deeds) and self.hints == self.current.rungs
 
     def did(self) -> None:
@@ -193,3 +208,66 @@ def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
     if isinstance(question.right, tuple):
         return next((float(i) for i, check in enumerate(question.right, 1) if check.holds(facts)), None)
     return float(question.right) or None
+
+
+class _ProgressFile(msgspec.Struct):
+    version: Literal[1]
+    lessons: dict[str, LessonState]
+
+
+class LessonProgress:
+    """The state of each lesson, by id. An unreadable file is moved aside and reported to `warn`, and the lessons start over. An
+    error while saving is reported to `warn` once."""
+
+    def __init__(self, file: Path | None = None, warn: Callable[[str], object] = lambda _: None) -> None:
+        self._file = file or paths.lesson_progress_file()
+        self._warn, self._warned = warn, False
+        self._states = self._read()
+
+    def of(self, lesson: str) -> LessonState:
+        return self._states.get(lesson, NOTHING_DONE)
+
+    @property
+    def last(self) -> str:
+        """The id of the lesson that was played last, "" for none."""
+        return next(reversed(self._states), "")
+
+    def keep(self, lesson: str, state: LessonState) -> None:
+        """Write what has changed; what other lessons have in the file by now stays: two terminals can learn at once. The
+        lesson that was played last is the last one in the file."""
+        if state == self._states.get(lesson) and lesson == self.last:
+            return
+        others = {id: one for id, one in self._read().items() if id != lesson}
+        self._states = {**others, lesson: state}
+        try:
+            atomic.replace(
+                self._file, msgspec.json.format(msgspec.json.encode(_ProgressFile(1, self._states)), indent=1)
+            )
+        except OSError as error:
+            self._warn_once(f"the progress in lessons cannot be saved: {regular_files.problem(error)}")
+
+    def _read(self) -> dict[str, LessonState]:
+        try:
+            data = regular_files.read(self._file, _MOST_BYTES)
+            return msgspec.json.decode(data, type=_ProgressFile).lessons
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._warn_once(f"{self._file} cannot be read: {regular_files.problem(error)}")
+        except (ValueError, RecursionError):
+            names = (self._file.with_name(f"{self._file.name}.unreadable{number or ''}") for number in count())
+            aside = next(file for file in names if not file.exists())
+            why = "it is not what this version of termchat writes"
+            try:
+                self._file.replace(aside)
+            except OSError as error:
+                problem = regular_files.problem(error)
+                self._warn_once(f"{self._file} cannot be used ({why}), and not be set aside: {problem}")
+            else:
+                self._warn_once(f"the progress in lessons could not be read ({why}); the file is now {aside.name}")
+        return {}
+
+    def _warn_once(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self._warn(sanitize(message, keep=""))

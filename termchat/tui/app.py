@@ -43,7 +43,6 @@ from termchat.tui.keys.tables import (
     way_to,
 )
 from termchat.tui.lessons.learning import Learning
-from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -360,11 +359,6 @@ class TermchatApp(LeavingApp):
     def action_lesson(self, what: str, *arguments: object) -> None:
         self.learning.act(what, *arguments)
 
-    def on_lesson_strip_left(self, event: LessonStrip.Left) -> None:
-        session = self.learning.session
-        if session is not None and session.is_over:  # else another lesson was begun
-            self.learning.leave(*event.notices)
-
     def action_press(self, key: str) -> None:
         event = events.Key(key_of(key) if len(key) == 1 else key, None)
         event.set_sender(self)  # like one from the terminal: it goes up to the app, where bindings are looked up
@@ -384,7 +378,7 @@ class TermchatApp(LeavingApp):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self._chat_screen:
-            lesson = LESSON if self.learning.session is not None else ()
+            lesson = LESSON if self.learning.strip is not None else ()
             for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
                     need = lacking(key, self.chat.offers)

@@ -14,7 +14,7 @@ from termchat.engine.port import Engine
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.lesson_session import LessonSession
+from termchat.tui.lessons.lesson_screen import LessonStrip
 from termchat.tui.start import build
 
 if TYPE_CHECKING:
@@ -53,42 +53,42 @@ async def play_lesson(app: TermchatApp, lesson: Lesson, say: Callable[[str], obj
     if (refused := learning.refusal(lesson)) is not None:
         return [f"{refused.message}; {refused.hint}"]
     learning.begin(lesson, anew=True)
-    await _until(chat, lambda: learning.session is not None and learning.session.begun, _RESULT)
-    if learning.session is None:
+    await _until(chat, lambda: learning.strip is not None and learning.strip.begun, _RESULT)
+    if learning.strip is None:
         return ["the lesson does not begin"]
-    failure = await _play_steps(app.chat, learning.session, say)
+    failure = await _play_steps(app.chat, learning.strip, say)
     learning.leave()
     return [failure] if failure else []
 
 
-async def _play_steps(chat: Chat, session: LessonSession, say: Callable[[str], object]) -> str:
+async def _play_steps(chat: Chat, strip: LessonStrip, say: Callable[[str], object]) -> str:
     """Have each step done; return which one fails and why, "" if none does."""
-    playing = session.playing
+    playing = strip.playing
     while not playing.finished:
         at, step = playing.step, playing.current
         early = "; its check holds before anything is done" if playing.already else ""
-        say(f"step {playing.number} of {len(session.lesson.steps)}{early}")
+        say(f"step {playing.number} of {len(strip.lesson.steps)}{early}")
         failed = f"step {at + 1}{f' (line {step.line})' if step.line else ''}"
-        _answer(session)
-        session.act("do")
-        if not await _until(chat, lambda: not session.doing, _STEP):
+        _answer(strip)
+        strip.action_do()
+        if not await _until(chat, lambda: not strip.doing, _STEP):
             return f"{failed}: its deeds do not end"
-        session.look()
-        _answer(session)
-        if session.note:
-            return f"{failed}: {session.note}"
+        strip.look()
+        _answer(strip)
+        if strip.note:
+            return f"{failed}: {strip.note}"
         if not await _until(chat, lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
-            unmet = [check.written for check in step.checks if not check.holds(session.facts)]
+            unmet = [check.written for check in step.checks if not check.holds(strip.facts)]
             waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
             return f"{failed}: not met: {'; '.join(unmet)}" if unmet else f"{failed}: {waits}"
     return ""
 
 
-def _answer(session: LessonSession) -> None:
+def _answer(strip: LessonStrip) -> None:
     """Give the right answer, as far as it is known by now."""
-    question = session.playing.asks
+    question = strip.playing.asks
     if question is not None:
-        session.answer(truth_of(question, session.facts) or 1.0)
+        strip.action_answer(truth_of(question, strip.facts) or 1.0)
 
 
 async def _until(chat: Chat, condition: Callable[[], object], seconds: float) -> bool:

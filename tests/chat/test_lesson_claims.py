@@ -7,7 +7,7 @@ import pytest
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.expressions import LessonCheck
 from termchat.lessons.lesson import Claim, LessonText
-from termchat.lessons.lesson_claims import measure_claim
+from termchat.lessons.lesson_chat import measure_claim
 from tests.chat.driven_chat import Make
 
 pytestmark = pytest.mark.model

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from termchat import paths
 from termchat.cli import main
-from termchat.lessons.lesson_progress import LessonProgress
-from termchat.lessons.playing import Guess, LessonState
+from termchat.lessons.playing import Guess, LessonProgress, LessonState
 from termchat.tui.keys.key import remap
 from tests.lessons.made_lessons import EXAMPLE
 

@@ -15,7 +15,7 @@ from termchat.config import settings
 from termchat.config.settings import Settings
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
 from termchat.tui.demo.player import build
@@ -56,7 +56,7 @@ async def lesson(wanted: Lesson) -> None:
             problems = await play_lesson(app, wanted)
         if problems:
             raise SystemExit(f"{wanted.id}: {'; '.join(problems)}")
-        path, made = tape.of_lesson(wanted.id), engine.tape
+        path, made = tape.find_tape(wanted.id), engine.tape
         if len({one.asked for one in made.exchanges if one.asked.startswith("Load ")}) > 1:
             header = msgspec.structs.replace(read_header(Path(spec.path)), path="")
             made = msgspec.structs.replace(made, header=header)

@@ -27,7 +27,7 @@ from termchat.engine.port import (
     Resume,
     Step,
 )
-from termchat.tui.demo.tape import Exchange, Recorded, Steered, Tape, asked, way_of
+from termchat.tui.demo.tape import Exchange, Recorded, Steered, Tape, identify, identify_way
 
 _PAUSING = (Pause, Resume, Step)
 _STEERING = (Adjust, Force, EndThinking, Cancel, Join, *_PAUSING)
@@ -51,9 +51,9 @@ class Taping(LocalEngine):
             self._steer(command)
             return number
         if isinstance(command, Load):
-            self._way = way_of(command)
+            self._way = identify_way(command)
         way = "" if isinstance(command, Load) else self._way
-        self._taped[number] = asked(command, seeded=not self.fresh()) + way, began, []
+        self._taped[number] = identify(command, seeded=not self.fresh()) + way, began, []
         if isinstance(command, Generate):
             self._reply = number, command
         return number
@@ -63,7 +63,7 @@ class Taping(LocalEngine):
         if self._reply is None or (isinstance(command, _PAUSING) and self._reply[1].group is None):
             return
         _, began, kept = self._taped[self._reply[0]]
-        kept.append((round(monotonic() - began, 3), Steered(asked(command))))
+        kept.append((round(monotonic() - began, 3), Steered(identify(command))))
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
         events = super().receive(timeout)

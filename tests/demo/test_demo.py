@@ -127,7 +127,7 @@ def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
 def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
     answer = next(exchange for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
     question = Explain([1, 2], 3, demo_app.TUNING.samplers(), 7, 0)
-    demo = DemoEngine(tape.Tape([tape.Exchange(tape.asked(question), answer.events)]), FakeEngine)
+    demo = DemoEngine(tape.Tape([tape.Exchange(tape.identify(question), answer.events)]), FakeEngine)
     demo.send(question)
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
@@ -183,7 +183,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
         def over() -> bool:
             nonlocal seen
             seen += shown(app)
-            demo.refused = refused.append
+            demo.on_refused = refused.append
             return app.is_over and "End of the demo" in seen and not app._typed.waiting
 
         await until(pilot, over)
@@ -194,7 +194,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     assert [one.samplers.temperature for one in app.chat.conversation.find_reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
     for kind in (Load, Generate, Explain):
-        wanted = {tape.asked(command) for command in demo.commands if isinstance(command, kind)}
+        wanted = {tape.identify(command) for command in demo.commands if isinstance(command, kind)}
         assert wanted
         assert wanted <= recorded
 

@@ -21,8 +21,8 @@ from termchat.engine.port import (
     Unit,
     WalksFinished,
 )
-from termchat.tui.demo.playback import Playback
-from termchat.tui.demo.tape import Recorded, Steered, asked
+from termchat.tui.demo.engine import Playback
+from termchat.tui.demo.tape import Recorded, Steered, identify
 from tests.tui.transcripts import token
 
 NAMES = {Paused: "paused", Finished: "end"}
@@ -41,7 +41,7 @@ class Played:
         """What has come so many seconds after this was done."""
         self.steered = [self.playback.steer(command) for command in commands]
         self.now += seconds
-        return " ".join(_named(event) for _, event in self.playback.due(held=True))
+        return " ".join(_named(event) for _, event in self.playback.take_due(held=True))
 
 
 def recorded(text: str) -> Recorded:
@@ -53,7 +53,7 @@ def recorded(text: str) -> Recorded:
             continue
         forced = word.startswith("*")
         if forced:
-            events.append((at, Steered(asked(Force([step])))))
+            events.append((at, Steered(identify(Force([step])))))
         events.append((at, token(step, word.strip("*"), forced=forced)))
         step += 1
     events.append((len(events) + 1, Finished("length", "", "", step, 1.0, 1.0, 1.0, 1.0)))
@@ -69,7 +69,7 @@ def test_it_is_paused_before_any_token_and_goes_on() -> None:
     assert played.after(1.5) == "one"
     assert played.after(1, Pause()) == "paused"
     assert played.steered == [True]
-    assert played.playback.due(held=True) == []
+    assert played.playback.take_due(held=True) == []
     assert played.after(9) == ""
     assert played.after(0, Resume()) == "two"
     assert played.after(1) == "three"
@@ -80,7 +80,7 @@ def test_it_is_paused_before_any_token_and_goes_on() -> None:
 def test_what_would_be_drawn_is_what_comes_next() -> None:
     played = Played("one two", paused=True)
     played.now = 1.0
-    [(number, paused)] = played.playback.due(held=True)
+    [(number, paused)] = played.playback.take_due(held=True)
     assert number == 7
     assert isinstance(paused, Paused)
     assert paused.token.text == "one"
@@ -124,14 +124,14 @@ def test_steering_early_is_answered_at_once() -> None:
 def test_nobody_has_to_steer_it_who_only_looks_on() -> None:
     played = Played("one ! *two three")
     played.now = 99
-    events = [event for _, event in played.playback.due(held=False)]
+    events = [event for _, event in played.playback.take_due(held=False)]
     assert [_named(event) for event in events] == ["one", "two", "three", "end"]
 
 
 def test_a_reply_that_was_stopped_tells_how_far_it_came() -> None:
     played = Played("one two three")
     played.after(2)
-    [ended] = played.playback.cancelled()
+    [ended] = played.playback.cancel()
     assert isinstance(ended, Finished)
     assert ended.tokens == 2
 
@@ -144,8 +144,8 @@ def test_walks_that_were_stopped_are_all_over() -> None:
     events: Recorded = [(0.0, event) for event in (*words, ends[1])]
     events += [(9.0, event) for event in (ends[0], ends[2], WalksFinished(3, 1, 1.0, None))]
     playback = Playback(7, Generate(replies, Group(1, "walks", 3)), events, lambda: 0.0)
-    assert len(playback.due(held=True)) == 4
-    *ended, over = playback.cancelled()
+    assert len(playback.take_due(held=True)) == 4
+    *ended, over = playback.cancel()
     assert [(one.reason, one.tokens, one.walk) for one in ended if isinstance(one, Finished)] == [
         ("user", 1, 0), ("user", 1, 2),
     ]  # fmt: skip

@@ -13,8 +13,8 @@ from termchat import paths
 from termchat.config import settings
 from termchat.decoding.records import Failed
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.lessons.playing import LessonState
-from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
@@ -66,7 +66,7 @@ async def test_a_recorded_lesson_is_played_to_its_end(
     hurry(monkeypatch)
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 36)):
-        app.chat.engine.refused = refused.append  # type: ignore[attr-defined]
+        app.chat.engine.on_refused = refused.append  # type: ignore[attr-defined]
         assert await play_lesson(app, lesson) == []
         assert app.chat.failure is None
     assert refused == []
@@ -197,7 +197,7 @@ async def test_a_recorded_model_is_loaded_only_as_it_was_recorded(
         assert "a recording" not in text_of(app)
 
 
-async def test_what_was_not_recorded_is_taken_back_where_the_step_is_done_for_the_reader(
+async def test_a_lesson_in_which_something_was_not_recorded_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
@@ -209,8 +209,11 @@ async def test_what_was_not_recorded_is_taken_back_where_the_step_is_done_for_th
         await until(lambda: "Settings for a task 1 of 8" in text_of(app))
         await pilot.press("ctrl+t", "t", "0", ".", "3", "enter", "escape", "enter")
         await until(lambda: "the recording has no answer to that" in text_of(app))
+        await pilot.press("ctrl+space", "l")
+        await until(lambda: "recordings, no model" in text_of(app))
+        await pilot.press("enter")
+        await until(lambda: app.chat.tuning.temperature == 1.8 and "Settings for a task 1 of 8" in text_of(app))
         await pilot.press("ctrl+space", "d")
         await until(lambda: app.chat.conversation.find_reply() and app.chat.phase == "idle" and "Done." in text_of(app))
-        assert app.chat.tuning.temperature == 1.8
         assert [role for role, _ in app.chat.conversation.list_turns()] == ["user", "assistant"]
         assert "the recording has no answer to that" not in text_of(app)

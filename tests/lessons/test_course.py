@@ -11,11 +11,11 @@ from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_
 from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_facts import TOKEN_FACTS
-from termchat.lessons.lesson_file import read_lesson
-from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.lessons.lesson_file import COURSE, read_lesson, read_shelf
+from termchat.lessons.playing import Guess, LessonState, Playing
+from termchat.tui.keys.key import remap
 from termchat.tui.keys.tables import KEYS, lacking
-from termchat.tui.lessons.lesson_words import filled, lesson_names, plain
-from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
+from termchat.tui.lessons.lesson_words import lesson_names, plain_text, rows_for, strip_lines
 from termchat.tui.slash.commands import COMMANDS
 
 FILES = sorted(COURSE.glob("*.toml"))
@@ -129,18 +129,13 @@ def test_the_order_of_the_course_is_kept() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_on_80x24_a_step_has_all_it_says_below_the_verdict_on_the_answer_before(file: object) -> None:
-    lesson, before = next(lesson for lesson in lessons() if lesson.path == file), None
-    for number, step in enumerate(lesson.steps, 1):
-        told = ""
-        if before is not None:
-            longest = max(map(plain, before.answers), key=len, default="100 tokens")
-            told = f"You said: {longest}. The answer: {longest}."
-        asked, before = step.question, step.question
-        words = None
-        if asked is not None and asked.before:
-            words = AskedWords(plain(asked.ask), tuple(map(plain, asked.answers)), asked.unit)
-        said = StripWords(lesson.title, number, len(lesson.steps), filled(step.text), told, False, words)
-        lines = strip_lines(said, 78, rows_for(24), direct=False, open=False)
+    lesson = next(lesson for lesson in lessons() if lesson.path == file)
+    for at, step in enumerate(lesson.steps):
+        playing = Playing(lesson, LessonState(at))
+        if at and (before := lesson.steps[at - 1].question) is not None:
+            wrong = sorted(range(1, len(before.answers) + 1), key=lambda one: len(before.answers[one - 1]))[-2:]
+            playing.result = Guess(at - 1, *(wrong or (100, 1)), "2026-01-01")
+        lines = strip_lines(playing, 78, rows_for(24))
         assert " more " not in lines[-1].text, step.text
 
 
@@ -180,3 +175,15 @@ def test_keys_are_named_by_what_they_do() -> None:
     ] + [entry.where for entry in entries().values()]
     keys = r"\b(Esc|Tab|F\d+|Shift\+|Alt\+|Ctrl\+(?!U\b))"
     assert [text for text in texts if re.search(keys, text)] == []
+
+
+def test_a_lesson_names_the_keys_that_are_bound() -> None:
+    remap({"tune": "ctrl+k", "learn": "ctrl+x", "send": "ctrl+j", "newline": "", "answer": ""})
+    try:
+        for lesson in lessons():
+            for text in (*(text for step in lesson.steps for text in (step.text, *step.hints)), lesson.learned):
+                said = plain_text(text)
+                assert ("Ctrl+K" in said) is bool(re.search(r"\{tune[.}]", text)), text
+                assert ("Ctrl+J" in said) is ("{send}" in text), text
+    finally:
+        remap({})

@@ -8,7 +8,7 @@ import pytest
 
 from termchat.lessons.glossary import GlossaryEntry, UnknownTerm, entries, find, is_term, terms
 from termchat.lessons.lesson import is_knob_key
-from termchat.lessons.shelf import read_shelf
+from termchat.lessons.lesson_file import read_shelf
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, MODEL, TOKENS, TUNE, WALKS
 
 ALL = list(entries().values())

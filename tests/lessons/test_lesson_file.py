@@ -43,7 +43,7 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
     lesson = lesson_in(tmp_path)
     text = lesson.steps[0].text
     assert text.keys == ["send", "tune.temperature"]
-    filled = text.filled({"send": "Enter", "tune.temperature": "Ctrl+T t"}.__getitem__)
+    filled = text.fill_keys({"send": "Enter", "tune.temperature": "Ctrl+T t"}.__getitem__)
     assert filled == "Press Enter, and watch. {This} is Ctrl+T t."
 
 
@@ -165,6 +165,6 @@ def test_a_mutilated_file_is_a_lesson_or_an_error_with_a_message(
 @given(st.text(alphabet="{}ab."))
 def test_braces(text: str) -> None:
     written = LessonText(text)
-    assert written.filled(lambda id: f"{{{id}}}").count("a") == text.count("a")
+    assert written.fill_keys(lambda id: f"{{{id}}}").count("a") == text.count("a")
     if not written.keys and not written.lone_brace:
-        assert written.filled(str) == text.replace("{{", "{").replace("}}", "}")
+        assert written.fill_keys(str) == text.replace("{{", "{").replace("}}", "}")

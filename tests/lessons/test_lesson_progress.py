@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.lessons.lesson_progress import LessonProgress
-from termchat.lessons.playing import Guess, LessonState
+from termchat.lessons.playing import Guess, LessonProgress, LessonState
 
 STATE = LessonState(
     3, True, (Guess(1, 40.0, 3.25, "2026-11-23T19:00:00+00:00"), Guess(2, 1.0, None, "2026-11-23T19:01:00+00:00"))
@@ -24,7 +23,7 @@ def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
     LessonProgress(file).keep("tokens", STATE)
     again = LessonProgress(file)
     assert again.of("tokens") == STATE
-    assert list(again.all) == ["tokens"]
+    assert again.last == "tokens"
 
 
 def test_two_terminals_do_not_take_each_others(tmp_path: Path) -> None:
@@ -32,7 +31,8 @@ def test_two_terminals_do_not_take_each_others(tmp_path: Path) -> None:
     one, two = LessonProgress(file), LessonProgress(file)
     one.keep("tokens", STATE)
     two.keep("greedy", LessonState(1))
-    assert LessonProgress(file).all == {"tokens": STATE, "greedy": LessonState(1)}
+    kept = LessonProgress(file)
+    assert (kept.of("tokens"), kept.of("greedy")) == (STATE, LessonState(1))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_unreadable_file_is_set_aside_and_nobody_starts_without_knowing(tmp_p
         file.write_bytes(content)
         told: list[str] = []
         progress = LessonProgress(file, told.append)
-        assert progress.all == {}
+        assert progress.last == ""
         assert len(told) == 1
         assert told[0].endswith(f"the file is now {aside}")
         assert (tmp_path / aside).read_bytes() == content

@@ -137,8 +137,11 @@ def test_the_right_answer_may_depend_on_what_came(tmp_path: Path) -> None:
 
 def test_a_number_has_its_unit() -> None:
     tokens, share, bare = (LessonQuestion(LessonText("?"), unit=unit) for unit in ("tokens", "%", ""))
-    assert [tokens.measured("1"), tokens.measured("2"), share.measured("1"), bare.measured("1")] == [
+    assert [tokens.describe(1), tokens.describe(2), share.describe(1), bare.describe(1)] == [
         "1 token", "2 tokens", "1 %", "1",
+    ]  # fmt: skip
+    assert [share.describe(3.14159), share.describe(3.14159, 6), tokens.describe(1234.5)] == [
+        "3.14 %", "3.14159 %", "1,234 tokens",
     ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.lessons.shelf import LessonRefused, read_shelf
+from termchat.lessons.lesson_file import LessonRefused, read_shelf
 from tests.lessons.made_lessons import EXAMPLE
 
 

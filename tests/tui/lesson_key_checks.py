@@ -7,7 +7,7 @@ from pathlib import Path
 from termchat import paths
 from termchat.lessons.playing import LessonState
 from termchat.tui.keys.tables import KeyGroup
-from termchat.tui.lessons.lesson_words import known_lessons
+from termchat.tui.lessons.lesson_words import read_lessons
 from tests.tui.key_checks import Place
 from tests.tui.made_lessons import SECOND, at_step, begun, go_to, learner, step, strip, write_lessons
 
@@ -17,20 +17,20 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         learning = desk.app.learning
 
         async def open() -> None:
-            if learning.session is None:
+            if learning.strip is None:
                 await begun(desk, "first-own")
-            if not learning.session.open:
+            if not learning.strip.open:
                 await desk.type("", "ctrl+space")
 
         class Strip(Place):
             @property
             def here(self) -> bool:
-                return learning.session is not None and learning.session.open
+                return learning.strip is not None and learning.strip.open
 
         async def afresh(number: int) -> None:
-            session = learning.session
-            assert session is not None
-            go_to(session, number)
+            played = learning.strip
+            assert played is not None
+            go_to(played, number)
             await desk.settle()
 
         place = Strip(desk, group, open=open)
@@ -40,7 +40,7 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         await place.press("lesson-more", lambda: "less" in strip(desk))
         await place.press("lesson-do", lambda: desk.chat.tuning.temperature == 0)
         await at_step(desk, 2)
-        await desk.until(lambda: learning.session is not None and not learning.session.doing)
+        await desk.until(lambda: learning.strip is not None and not learning.strip.doing)
         await afresh(1)
         await place.press("lesson-skip", lambda: step(desk) == 2)
         for number in (1, 2, 3):
@@ -49,16 +49,16 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
             await afresh(2)
         await place.press("lesson-4", place.shows("the answers are 1 to 3"))
         await place.press(
-            "lesson-next", lambda: learning.session is not None and learning.session.lesson.id == "second-own"
+            "lesson-next", lambda: learning.strip is not None and learning.strip.lesson.id == "second-own"
         )
         await place.press(
-            "lesson-before", lambda: learning.session is not None and learning.session.lesson.id == "first-own"
+            "lesson-before", lambda: learning.strip is not None and learning.strip.lesson.id == "first-own"
         )
         for key in ("l", "tab"):
             await place.press("lesson-list", place.shows("3 min  What temperature 0 does."), key=key)
             await desk.type("", "escape")
         for key in ("x", "q"):
-            await place.press("lesson-leave", lambda: learning.session is None, key=key)
+            await place.press("lesson-leave", lambda: learning.strip is None, key=key)
     return place
 
 
@@ -73,12 +73,12 @@ async def in_list(group: KeyGroup, _: Path) -> Place:
         await place.press("lessons-up", place.at(0))
         await place.press("lessons-number", place.at(4), key="5")
         await place.close()
-        await place.press("lessons-begin", lambda: learning.session is not None)
+        await place.press("lessons-begin", lambda: learning.strip is not None)
         learning.leave()
         await desk.settle()
-        first = known_lessons().lessons[0]
+        first = read_lessons().lessons[0]
         learning.progress.keep(first.id, LessonState(1, False, ()))
-        await place.press("lessons-anew", lambda: learning.session is not None and step(desk) == 1)
+        await place.press("lessons-anew", lambda: learning.strip is not None and step(desk) == 1)
     return place
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from termchat import paths
 from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.tui.lessons.lesson_session import LessonSession
+from termchat.lessons.lesson import Lesson, LessonStep, LessonText
+from termchat.lessons.playing import Playing
+from termchat.tui.lessons.lesson_screen import LessonStrip
 from termchat.tui.lists.gather import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -74,13 +77,19 @@ do = ["/look rank"]
 """
 
 
-def go_to(session: LessonSession, number: int) -> None:
+def one_step(text: str = "", title: str = "Own", **of_step: Any) -> Playing:
+    """A lesson that is at the first of two steps with this text."""
+    step = LessonStep(LessonText(text), **of_step)
+    return Playing(Lesson(title=title, minutes=1, summary="Own.", learned=LessonText("It."), steps=(step, step)))
+
+
+def go_to(played: LessonStrip, number: int) -> None:
     """Begin a step of the lesson that is played, wherever it is."""
-    playing = session.playing
+    playing = played.playing
     playing.step, playing.finished, playing.result = number - 1, False, None
     playing._begin()
-    playing.update(session.facts)
-    session.show()
+    playing.update(played.facts)
+    played.show()
 
 
 def write_lessons(folder: Path) -> None:
@@ -115,14 +124,14 @@ async def learner(
 async def begun(desk: Desktop, lesson: str) -> None:
     """A lesson is begun, or resumed."""
     desk.app.learning.open_named(lesson)
-    await desk.until(lambda: (session := desk.app.learning.session) is not None and session.lesson.id == lesson)
+    await desk.until(lambda: (played := desk.app.learning.strip) is not None and played.lesson.id == lesson)
 
 
 def step(desk: Desktop) -> int:
     """The number of the step that is shown."""
-    session = desk.app.learning.session
-    assert session is not None
-    return session.playing.number
+    played = desk.app.learning.strip
+    assert played is not None
+    return played.playing.number
 
 
 async def at_step(desk: Desktop, number: int) -> None:
@@ -139,6 +148,6 @@ async def answered(desk: Desktop, *pieces: str) -> None:
 
 def strip(desk: Desktop) -> str:
     """What the strip says, in one line."""
-    session = desk.app.learning.session
-    words = (line.text.removeprefix("▎ ") for line in session.strip.drawn) if session is not None else ()
+    played = desk.app.learning.strip
+    words = (line.text.removeprefix("▎ ") for line in played.drawn) if played is not None else ()
     return " ".join(" ".join(words).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from pathlib import Path
@@ -15,15 +16,16 @@ from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.engine.port import ALL_FEATURES, ModelSpec
-from termchat.lessons import shelf
+from termchat.lessons import lesson_file
+from termchat.lessons.expressions import Expression
+from termchat.lessons.lesson import LessonQuestion, LessonText
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
-from termchat.tui.lessons import lesson_session as playing
+from termchat.tui.lessons import lesson_screen
 from termchat.tui.lessons.autoplay import Autoplay
-from termchat.tui.lessons.lesson_words import filled, known_lessons, plain
-from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
+from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text, strip_lines
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.bottom_bar import key_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
@@ -32,7 +34,19 @@ from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, go_to, learner, step, strip, write_lessons
+from tests.tui.made_lessons import (
+    FIRST,
+    SECOND,
+    answered,
+    at_step,
+    begun,
+    go_to,
+    learner,
+    one_step,
+    step,
+    strip,
+    write_lessons,
+)  # fmt: skip
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
 from tests.tui.transcripts import THEMES
@@ -44,7 +58,7 @@ pytestmark = pytest.mark.usefixtures("own_lessons_only")
 @pytest.fixture
 def own_lessons_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the course come and go."""
-    monkeypatch.setattr("termchat.lessons.shelf.COURSE", home / "no-course")
+    monkeypatch.setattr("termchat.lessons.lesson_file.COURSE", home / "no-course")
 
 
 async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
@@ -55,7 +69,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await desk.type("", "ctrl+space")
         assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
         await desk.type("", "enter")
-        await desk.until(lambda: desk.app.learning.session is not None)
+        await desk.until(lambda: desk.app.learning.strip is not None)
         assert (desk.chat.tuning.temperature, desk.chat.tuning.top_k, desk.composer.text) == (0.7, 40, "The sea is")
         await desk.shows("Greedy 1 of 3", "Ctrl+T t, then 0 and Enter", "▸Ctrl+T tune")
         await desk.type("", "ctrl+t", "t", "0", "enter")
@@ -78,7 +92,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await desk.until(lambda: "You said 5 tokens, it is 2 tokens." in strip(desk))
         assert "At temperature 0 the likeliest token" in strip(desk)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert (desk.chat.conversation, desk.chat.tuning) == (mine, knobs)
         assert desk.composer.text == "my own draft"
         assert desk.app.learning.progress.of("first-own").done
@@ -101,9 +115,10 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
 
 @pytest.mark.parametrize(("direct", "open"), [(True, False), (False, True), (False, False)])
 def test_digits_are_marked_while_they_go_to_the_question(direct: bool, open: bool) -> None:
-    for asked, key in ((AskedWords("Which?", ("this", "that")), "2"), (AskedWords("How many?", (), "tokens"), "__")):
-        words = StripWords("Own", 1, 2, asked=asked)
-        lines = strip_lines(words, 78, 8, direct=direct, open=open)
+    which = LessonQuestion(LessonText("Which?"), (LessonText("this"), LessonText("that")), 1)
+    many = LessonQuestion(LessonText("How many?"), unit="tokens", truth=Expression("tokens"))
+    for asked, key in ((which, "2"), (many, "__")):
+        lines = strip_lines(one_step(question=asked), 78, 8, direct=direct, open=open)
         (ink,) = {ink for line in lines[:-1] for text, ink in line.runs if text.strip().startswith(key)}
         assert (ink.ground == "accent") is (direct or open)
         assert any("To answer, press Ctrl+Space" in line.text for line in lines) is not (direct or open)
@@ -177,7 +192,7 @@ async def test_the_way_to_the_strip_leads_out_of_a_dialog(opens: str) -> None:
         await desk.type("", opens)
         await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "ctrl+space")
-        await desk.until(lambda: desk.app.learning.session.open and not isinstance(desk.app.screen, ModalScreen))
+        await desk.until(lambda: desk.app.learning.strip.open and not isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "?")
         assert "Hint It is a knob." in strip(desk)
 
@@ -214,16 +229,58 @@ async def test_the_app_is_quit_while_a_step_is_done_for_the_reader() -> None:
         await begun(desk, "third-own")
         await desk.type("", "ctrl+space", "d")
         await desk.until(lambda: desk.chat.busy)
-        assert desk.app.learning.session.doing  # type: ignore[union-attr]
+        assert desk.app.learning.strip.doing  # type: ignore[union-attr]
+
+
+async def test_a_lesson_is_left_while_a_step_is_done_for_the_reader() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "82-third-own.toml").write_text(SECOND.replace("/look rank", 'say hi", "wait'))
+        await begun(desk, "third-own")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        left = desk.app.learning.strip
+        assert left is not None
+        assert left.doing
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.strip is None and not left.doing)
+        left.look()
+        left.show()
+        left.follow_screen()
+        assert desk.composer.text == ""
+        await begun(desk, "second-own")
+        assert "Looks 1 of 1" in strip(desk)
+
+
+async def test_the_key_to_the_strip_is_kept_for_a_lesson_that_has_not_begun() -> None:
+    async with learner(lesson=None) as desk:
+        desk.app.learning.open_named("first-own")
+        while (early := desk.app.learning.strip) is None:
+            await asyncio.sleep(0)
+        assert not early.begun
+        desk.app.learning.toggle()
+        await desk.until(lambda: early.begun)
+        assert early.open
+        await desk.type("", "?")
+        assert "Hint It is a knob." in strip(desk)
+
+
+async def test_what_is_asked_of_a_lesson_that_has_not_begun_is_done_once_it_has() -> None:
+    async with learner(lesson=None) as desk:
+        desk.app.learning.open_named("first-own")
+        while (early := desk.app.learning.strip) is None:
+            await asyncio.sleep(0)
+        assert not early.begun
+        desk.app.learning.act("hint")
+        await desk.until(lambda: "Hint It is a knob." in strip(desk))
 
 
 @pytest.mark.parametrize(("done", "waits"), [("/what entropy", False), ("/what-if", True)])
 async def test_a_command_that_only_explains_is_not_taken_for_the_deed(done: str, waits: bool) -> None:
     async with learner(lesson="second-own") as desk:
-        session = desk.app.learning.session
-        assert session is not None
-        session.ran(done)
-        session.show()
+        played = desk.app.learning.strip
+        assert played is not None
+        played.note_command(done)
+        played.show()
         assert ("Not done yet" in strip(desk)) is waits
 
 
@@ -272,15 +329,15 @@ async def test_the_keyboard_on_the_strip_is_not_out_of_the_walks() -> None:
             say(desk.engine, walk, " sky")
             desk.engine.end(walk=walk)
         await at_step(desk, 2)
-        session = desk.app.learning.session
-        assert session is not None
+        played = desk.app.learning.strip
+        assert played is not None
         await desk.type("", "ctrl+space")
-        session.look()
-        assert session.open
-        assert (step(desk), session.playing.finished) == (2, False)
+        played.look()
+        assert played.open
+        assert (step(desk), played.playing.finished) == (2, False)
         await desk.type("", "escape", "escape")
-        session.look()
-        assert session.playing.finished
+        played.look()
+        assert played.playing.finished
 
 
 async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_one_before() -> None:
@@ -290,13 +347,13 @@ async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_on
         await begun(desk, "back")
         await desk.type("", "ctrl+space", "d")
         await at_step(desk, 2)  # the reply still runs
-        session = desk.app.learning.session
-        assert session is not None
+        played = desk.app.learning.strip
+        assert played is not None
         await desk.until(lambda: desk.chat.busy)
         await answered(desk, " blue")
-        await desk.until(lambda: not session.doing)
-        session.look()
-        assert (step(desk), session.playing.finished) == (2, False)
+        await desk.until(lambda: not played.doing)
+        played.look()
+        assert (step(desk), played.playing.finished) == (2, False)
         assert "This holds already." in strip(desk)
 
 
@@ -313,7 +370,7 @@ async def test_resuming_puts_into_the_composer_what_the_step_is_begun_with(tmp_p
         await at_step(desk, 3)
         assert desk.composer.text == "/look rank"
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         await begun(desk, "further")
         assert step(desk) == 3
         await desk.type("9")
@@ -330,7 +387,7 @@ async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> Non
         await answered(desk, " blue")
         await at_step(desk, 3)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert desk.chat.conversation.leaf is None
         await begun(desk, "first-own")
         assert step(desk) == 3
@@ -365,7 +422,7 @@ async def test_chats_of_lessons_are_kept_apart(tmp_path: Path) -> None:
         assert [row.turns for row in store.sessions(lessons=True)] == [1, 1]
         assert store.latest() == store.sessions()[0].id
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
         await desk.sent("more", "of mine")
         desk.engine.end()
@@ -395,11 +452,11 @@ async def test_a_lesson_is_not_played_on_an_engine_that_cannot() -> None:
         await begun(desk, "far")
         desk.engine.offers = ALL_FEATURES - {"beams"}  # only its model tells what an engine can do
         desk.chat.loading.load(SPEC)
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         await desk.shows("cannot be played here", why)
         desk.app.learning.open_named("far")
         await desk.settle()
-        assert desk.app.learning.session is None
+        assert desk.app.learning.strip is None
         await command(desk, "/learn")
         await desk.shows("not here")
         desk.app.screen.picker.chosen = 2  # type: ignore[attr-defined]
@@ -437,7 +494,7 @@ async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
         await desk.type("", "f4")
         await desk.until(lambda: "mine" in desk.text)
         await desk.type("", "enter")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert "the lesson is paused: Greedy" in desk.text
         assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "yes"]
     store.close()
@@ -523,12 +580,12 @@ async def test_lessons_by_command() -> None:
         await command(desk, "/hint")
         assert "no lesson is open" in desk.text
         await command(desk, "/learn first-own")
-        await desk.until(lambda: desk.app.learning.session is not None)
+        await desk.until(lambda: desk.app.learning.strip is not None)
         desk.composer.clear()
         await command(desk, "/hint")
         assert "Hint It is a knob." in strip(desk)
         await command(desk, "/lesson-leave")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
 
 
 async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
@@ -536,7 +593,7 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
     async with desktop(lesson="") as desk:
         await desk.shows("Lessons   ")
     async with desktop(lesson="second-own") as desk:
-        await desk.until(lambda: desk.app.learning.session is not None)
+        await desk.until(lambda: desk.app.learning.strip is not None)
         assert "Looks 1 of 1" in desk.text
 
 
@@ -545,7 +602,7 @@ async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() ->
     async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
         await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "escape")
-        await desk.until(lambda: desk.app.learning.session is not None)
+        await desk.until(lambda: desk.app.learning.strip is not None)
         assert "1 of 3" in strip(desk)
 
 
@@ -556,13 +613,13 @@ async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None
         await desk.sent("long", *(f"line {number}\n\n" for number in range(60)))
         desk.engine.end()
         await desk.settle()
-        session = desk.app.learning.session
-        assert session is not None
+        played = desk.app.learning.strip
+        assert played is not None
         for number in (1, 2, 3):
-            go_to(session, number)
+            go_to(played, number)
             await desk.settle()
-            assert len(session.strip.drawn) <= most
-            assert all(len(line.text) <= size[0] - 1 for line in session.strip.drawn)
+            assert len(played.drawn) <= most
+            assert all(len(line.text) <= size[0] - 1 for line in played.drawn)
             assert desk.composer.region.height >= 1
             assert desk.text.splitlines()[-1].strip()
 
@@ -605,9 +662,9 @@ async def test_a_picture_of_each_step_stays() -> None:
 async def test_with_another_model_than_the_course_is_tested_with_that_is_told(
     monkeypatch: pytest.MonkeyPatch, *, tested: bool
 ) -> None:
-    monkeypatch.setattr(shelf, "COURSE", paths.lessons_folder())
+    monkeypatch.setattr(lesson_file, "COURSE", paths.lessons_folder())
     if tested:
-        monkeypatch.setattr(playing, "TESTED_WITH", MODEL.sha256)
+        monkeypatch.setattr(lesson_screen, "TESTED_WITH", MODEL.sha256)
     async with learner() as desk:
         await desk.settle()
         assert ("with tiny some of what they say may be different" in desk.text) is not tested
@@ -632,7 +689,7 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         await begun(desk, "writes")
         assert desk.composer.text == "/look rank"
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert desk.composer.text == ""
 
 
@@ -644,10 +701,10 @@ async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
     demo = DemoEngine(tape.load(), FakeEngine)
     async with desktop(spec=None, chat=lambda _: chat_on(demo)) as desk:
         learning = desk.app.learning
-        assert learning.refusal(known_lessons().lesson("beams")) is None
+        assert learning.refusal(read_lessons().lesson("beams")) is None
         learning.open_named("own")
         await desk.shows("Looks cannot be played here", "it is not recorded; it needs a model: F3 lists them")
-        assert learning.session is None
+        assert learning.strip is None
 
 
 async def test_words_are_explained() -> None:
@@ -720,7 +777,7 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         desk.engine.end()
         await desk.settle()
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert [text for _, text in desk.chat.conversation.list_turns()] == ["mine", "one two"]
 
 
@@ -739,7 +796,7 @@ async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None
         desk.app.show_theme("light")
         await desk.settle()
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         await desk.settle()
         assert desk.app.screen is own
         assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.transcript.looks) == (True, cursor, looks)
@@ -817,7 +874,7 @@ async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
         await desk.type("", "ctrl+space", "n")
         assert "that was the last lesson" in desk.text
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         assert (desk.chat.tuning.seed, desk.chat.tuning.temperature) == (1, 0.8)
 
 
@@ -864,7 +921,7 @@ async def test_a_step_that_needs_a_paused_reply_is_resumed_where_that_was_made(t
             await at_step(desk, 3)
             assert desk.app.learning.progress.of("by-hand").step == 2
             await desk.type("", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.session is None)
+            await desk.until(lambda: desk.app.learning.strip is None)
         store.close()
 
 
@@ -878,7 +935,7 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
             assert (desk.chat.tuning.temperature, desk.composer.text) == (0, "The sea is")
             assert step(desk) == 2
             await desk.type("", "1", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.session is None)
+            await desk.until(lambda: desk.app.learning.strip is None)
         store.close()
 
 
@@ -912,7 +969,7 @@ async def test_the_text_of_a_resumed_step_does_not_keep_a_digit_from_answering(t
             assert desk.composer.text == "/look rank"
             assert "Which? 1 this 2 that" in strip(desk)
             await desk.type("", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.session is None)
+            await desk.until(lambda: desk.app.learning.strip is None)
         store.close()
 
 
@@ -928,10 +985,10 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         await begun(desk, "long")
         await desk.until(lambda: "coloured by rank" in strip(desk))
         assert "A new chat" not in desk.text
-        assert len(desk.app.learning.session.strip.drawn) > 5  # type: ignore[union-attr]
+        assert len(desk.app.learning.strip.drawn) > 5  # type: ignore[union-attr]
         await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
         desk.engine.end()
-        await desk.until(lambda: len(desk.app.learning.session.strip.drawn) <= 5)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.strip.drawn) <= 5)  # type: ignore[union-attr]
         await desk.shows("line 29")
 
 
@@ -975,18 +1032,18 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
         for walk in range(8):
             say(desk.engine, walk, f"sea{walk}", "\n\nlong\n\nlong\n\nlong")
             desk.engine.end(walk=walk)
-        await desk.until(lambda: len(desk.app.learning.session.strip.drawn) <= 5)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.strip.drawn) <= 5)  # type: ignore[union-attr]
 
 
-def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
+def test_a_text_that_is_too_long_ends_between_two_words_with_the_key_for_the_rest() -> None:
     typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good.` and press {send}."
-    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good. and press Enter."
-    words = StripWords("Long", 1, 2, [*filled("Why this is so. " * 9), *filled(typed)])
+    assert plain_text(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good. and press Enter."
+    playing = one_step("Why this is so. " * 9 + typed, "Long")
     for width in range(24, 100, 4):
-        lines = strip_lines(words, width, 4, direct=False, open=False)
+        lines = strip_lines(playing, width, 4)
         said = " ".join(" ".join(line.text.removeprefix("▎ ") for line in lines[:-1]).split())
         assert said.startswith("Long 1 of 2 Why this is so."), said
-        assert re.search(r"(so\.|greet it\.) ?…$|… m more$|press Enter\.$", said), said
+        assert re.search(r"\w\S* … m more$|press Enter\.$", said), said
 
 
 @pytest.mark.parametrize("times", [1, 80])
@@ -1038,14 +1095,14 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         await desk.sent("The sea is", " blue")
         desk.engine.end()
         await desk.settle()
-        desk.app.learning.session.look()  # type: ignore[union-attr]
+        desk.app.learning.strip.look()  # type: ignore[union-attr]
         assert step(desk) == 2  # the message before is in its prompt
         await desk.type("", "f7", "f7", "f7", "ctrl+u")
         await desk.sent("The sea is", " blue")
         assert "no reply to it counts" not in strip(desk)
         desk.engine.end("user")
         await desk.settle()
-        desk.app.learning.session.look()  # type: ignore[union-attr]
+        desk.app.learning.strip.look()  # type: ignore[union-attr]
         assert step(desk) == 2
         await desk.type("", "ctrl+r")
         await answered(desk, " blue", " and")
@@ -1063,7 +1120,7 @@ async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
         desk.engine.say(" blue")
         await desk.settle()
         await desk.type("", "1")
-        desk.app.learning.session.look()  # type: ignore[union-attr]
+        desk.app.learning.strip.look()  # type: ignore[union-attr]
         assert step(desk) == 2
         desk.engine.end()
         await at_step(desk, 3)
@@ -1082,15 +1139,15 @@ async def test_no_more_than_all_is_taken_for_a_share() -> None:
     async with learner(lesson=None) as desk:
         (paths.lessons_folder() / "83-share.toml").write_text(FIRST.replace('number = "tokens"', 'number = "%"'))
         await begun(desk, "share")
-        session = desk.app.learning.session
-        assert session is not None
-        go_to(session, 3)
+        played = desk.app.learning.strip
+        assert played is not None
+        go_to(played, 3)
         desk.composer.clear()
         await desk.type("150", "enter")
         await desk.shows("a share is 0 to 100 %")
-        assert session.playing.guess is None
+        assert played.playing.guess is None
         await desk.type("15", "enter")
-        assert session.playing.guess == 15
+        assert played.playing.guess == 15
 
 
 THIRD = """\
@@ -1142,7 +1199,7 @@ async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the
             await at_step(desk, 3)
             assert "no reply to it counts" in strip(desk)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
     store.close()
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store, lesson=None) as desk:
@@ -1173,9 +1230,9 @@ async def test_in_tune_the_strip_says_which_keys_answer() -> None:
         await desk.until(lambda: "To answer, press Ctrl+Space, then 1 the same reply" in strip(desk))
         await desk.type("", "ctrl+space", "1")
         assert "Your guess: the same reply" in strip(desk)
-        session = desk.app.learning.session
-        assert session is not None
-        go_to(session, 3)
+        played = desk.app.learning.strip
+        assert played is not None
+        go_to(played, 3)
         await desk.until(lambda: "To answer, press Ctrl+Space, then the number and Enter" in strip(desk))
 
 
@@ -1185,7 +1242,7 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await at_step(desk, 2)
         await begun(desk, "second-own")
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.until(lambda: desk.app.learning.strip is None)
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
@@ -1221,16 +1278,16 @@ async def test_a_command_that_is_offered_leaves_digits_to_the_question_and_is_no
         assert (desk.composer.text, "Your guess" in strip(desk)) == ("/preset creative", True)
         await desk.type("", "enter")
         assert desk.chat.tuning.temperature == 1.3
-        desk.app.learning.session.show()  # type: ignore[union-attr]
+        desk.app.learning.strip.show()  # type: ignore[union-attr]
         assert "Not done yet" not in strip(desk)
 
 
 def test_what_was_answered_is_the_first_to_go_from_a_strip_that_is_too_low() -> None:
-    words = StripWords(
-        "Long", 1, 2, filled("Why this is so. Do what is told here and there. " * 4), guess="yes, it does"
-    )
-    assert "Your guess" in "".join(line.text for line in strip_lines(words, 78, 5, direct=False, open=False))
-    lines = strip_lines(words, 78, 4, direct=False, open=False)
+    asked = LessonQuestion(LessonText("Does it?"), (LessonText("yes, it does"), LessonText("no")), 1)
+    playing = one_step("Why this is so. Do what is told here and there. " * 4, "Long", question=asked)
+    playing.answer(1)
+    assert "Your guess" in "".join(line.text for line in strip_lines(playing, 78, 5))
+    lines = strip_lines(playing, 78, 4)
     assert "Your guess" not in "".join(line.text for line in lines)
     assert "…" not in "".join(line.text for line in lines)
 
@@ -1259,10 +1316,10 @@ async def test_a_row_is_found_by_its_whole_name(tmp_path: Path) -> None:
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
         await begun(desk, "threads")
         await desk.type("", "ctrl+space", "d")
-        session = desk.app.learning.session
-        assert session is not None
-        await desk.until(lambda: not session.doing)
-        assert session.note == "This could not be done: no row below has 'batch'."
+        played = desk.app.learning.strip
+        assert played is not None
+        await desk.until(lambda: not played.doing)
+        assert played.note == "This could not be done: no row below has 'batch'."
 
 
 async def test_a_key_waits_for_what_comes_of_a_dialog_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1320,7 +1377,7 @@ async def test_the_way_to_the_strip_leads_out_of_a_dialog_in_a_dialog(tmp_path: 
 @pytest.mark.parametrize("theme", [*THEMES, "no-color"])
 def test_what_is_to_be_typed_stands_out_to_its_last_character_in_every_theme(theme: str) -> None:
     paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme])
-    typed = next(ink for text, ink in filled("Type ` green`, with the space.") if text == " green")
+    typed = next(ink for text, ink in render_text("Type ` green`, with the space.") if text == " green")
     style, around = paint.style(typed, "panel"), paint.style(Ink(), "panel")
     colours = [said.bgcolor.name for said in (style, around) if said.bgcolor is not None]
     assert style.reverse if "default" in colours else contrast(*colours) > 3
@@ -1335,5 +1392,5 @@ async def test_a_number_leads_to_its_lesson_and_what_was_done_stays_told() -> No
         await desk.type("8", "1")
         await desk.shows("▌ 81 Looks   ✓ done")
         await desk.type("8", "0", "enter")
-        await desk.until(lambda: desk.app.learning.session is not None)
-        assert desk.app.learning.session.lesson.id == "first-own"  # type: ignore[union-attr]
+        await desk.until(lambda: desk.app.learning.strip is not None)
+        assert desk.app.learning.strip.lesson.id == "first-own"  # type: ignore[union-attr]

@@ -71,7 +71,7 @@ def test_a_lesson(
 ) -> None:
     write_lessons(paths.lessons_folder())
     (paths.lessons_folder() / "82-broken.toml").write_text(SECOND.replace("minutes = 1", 'minutes = "many"'))
-    monkeypatch.setattr("termchat.lessons.shelf.COURSE", home / "no-course")  # other lessons come and go
+    monkeypatch.setattr("termchat.lessons.lesson_file.COURSE", home / "no-course")  # other lessons come and go
     monkeypatch.setattr(
         fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, name="SmolLM2-135M-Instruct", context=2048)
     )

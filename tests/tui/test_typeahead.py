@@ -262,9 +262,9 @@ async def on_strip(number: int = 1) -> AsyncIterator[Desktop]:
 
 async def asked(desk: Desktop, number: int) -> None:
     """Goes to a step of the first lesson."""
-    session = desk.app.learning.session
-    assert session is not None
-    go_to(session, number)
+    played = desk.app.learning.strip
+    assert played is not None
+    go_to(played, number)
     await desk.settle()
 
 

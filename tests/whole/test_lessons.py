@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from termchat.config.settings import load
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.tui.lesson_robot import play
 from termchat.tui.lessons.lesson_words import lesson_names
 from tests.tui.made_lessons import FIRST
@@ -26,8 +28,11 @@ pytestmark = pytest.mark.model
 class Learner:
     """Somebody in a terminal who has every step done. `strip` is the key that leads to the strip."""
 
-    def __init__(self, terminal: Terminal, lesson: Lesson, *, strip: str = STRIP, edge: str = "▎") -> None:
-        self.terminal, self.lesson, self._strip, self._edge = terminal, lesson, strip, edge
+    def __init__(
+        self, terminal: Terminal, lesson: Lesson, *, strip: str = STRIP, send: str = "enter", edge: str = "▎"
+    ) -> None:
+        self.terminal, self.lesson = terminal, lesson
+        self._strip, self._send, self._edge = strip, send, edge
 
     def play(self) -> None:
         terminal = self.terminal
@@ -108,37 +113,50 @@ class Learner:
     def _command(self, text: str) -> None:
         self.terminal.keys(text)
         self.terminal.settle(0.3)
-        self.terminal.keys("esc", "enter")
+        self.terminal.keys("esc", self._send)
 
 
-def config(home: Path, text: str) -> None:
-    file = home / "config/termchat/config.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+class Variant(NamedTuple):
+    """A terminal, and keys that are bound in it: the one that leads to the strip, and the one that sends."""
+
+    columns: int
+    rows: int
+    strip: str = STRIP
+    send: str = "enter"
+    is_plain: bool = False
 
 
-@pytest.mark.parametrize("id", LESSONS)
-def test_a_lesson_at_120_by_40(open_terminal: Open, id: str) -> None:
-    terminal = open_terminal(*FLAGS)
-    mine = own_chat(terminal)
-    Learner(terminal, LESSONS[id]).play()
-    is_back(terminal, mine)
+VARIANTS = {
+    "120x40": Variant(120, 40),
+    "80x24": Variant(80, 24),
+    "other keys, no colours, plain glyphs": Variant(80, 24, "ctrl+x", "ctrl+j", is_plain=True),
+}
+OTHER_KEYS = """[keys]
+tune = "ctrl+k"
+tokens = "f12"
+learn = "ctrl+x"
+send = "ctrl+j"
+newline = ""
+answer = ""
+"""
 
 
-@pytest.mark.parametrize("id", LESSONS)
-def test_a_lesson_with_other_keys_without_colours_and_in_plain_glyphs(
-    open_terminal: Open, tmp_path: Path, id: str
+@pytest.mark.parametrize(("id", "name"), zip(LESSONS, cycle(VARIANTS), strict=False))
+def test_a_lesson_is_played_and_the_readers_chat_comes_back(
+    open_terminal: Open, tmp_path: Path, id: str, name: str
 ) -> None:
-    config(
-        tmp_path,
-        '[keys]\ntune = "ctrl+k"\ntokens = "f12"\nlearn = "ctrl+x"\nsend = "ctrl+j"\nnewline = ""\nanswer = ""\n',
-    )
-    terminal = open_terminal(*FLAGS, columns=80, rows=24, NO_COLOR="1", LANG="C", LC_ALL="C")
-    mine = own_chat(terminal, send="ctrl+j")
-    learner = Learner(terminal, LESSONS[id], strip="ctrl+x", edge="|")
-    learner._command = lambda text: terminal.keys(text, "esc", "ctrl+j")  # type: ignore[method-assign]
-    learner.play()
-    assert terminal.text.isascii()
+    """Variants are dealt over the lessons in turn, so that each is played in several."""
+    variant = VARIANTS[name]
+    environment = {"NO_COLOR": "1", "LANG": "C", "LC_ALL": "C"} if variant.is_plain else {}
+    if variant.is_plain:
+        file = tmp_path / "config/termchat/config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(OTHER_KEYS)
+    terminal = open_terminal(*FLAGS, columns=variant.columns, rows=variant.rows, **environment)
+    mine = own_chat(terminal, send=variant.send)
+    edge = "|" if variant.is_plain else "▎"
+    Learner(terminal, LESSONS[id], strip=variant.strip, send=variant.send, edge=edge).play()
+    assert terminal.text.isascii() or not variant.is_plain
     is_back(terminal, mine)
 
 

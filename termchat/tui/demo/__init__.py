@@ -3,10 +3,10 @@
     session.tape ─ tape ─▶ DemoEngine ─ events at their recorded pace ─▶ Chat ─▶ DemoApp ◀─ keys of the script
 
 - `tape`: the recording: what an engine was asked, and what it answered when.
-- `engine`: `DemoEngine` answers from the tape where a model would. What is not on it is refused; another model is really
-  loaded.
-- `recorded_models`: the list of models (F3), with the recorded one among them in a lesson that loads it in several ways.
-- `player`: the script (`STEPS`: what is told and typed, and when), and the app that types it until somebody presses a key.
+- `engine`: `DemoEngine` answers from the tape where a model would; `Playback` is one reply. What is not on the tape is refused;
+  another model is really loaded.
+- `player`: the script (`STEPS`: what is told and typed, and when), the app that types it until somebody presses a key, and the
+  list of models (F3), with the recorded one among them in a lesson that loads it in several ways.
 
 `cli` calls `player.start`. `python -m tests.demo` records the tape anew, with the same script.
 """

@@ -1,4 +1,4 @@
-"""The app, typing the script of the demo by itself until somebody else types."""
+"""The app, typing the script of the demo by itself until somebody else types, and the list of models while it plays."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from textual import events
 from textual.worker import Worker
 
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
+from termchat.models.errors import ModelError
+from termchat.models.gguf.header import Header
+from termchat.models.listing import ModelRow
+from termchat.models.memory import Memory
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC, DemoEngine
-from termchat.tui.demo.recorded_models import RecordedModels
 from termchat.tui.keys.key import key_of
+from termchat.tui.lists.gather import Facts, Models, file_of
 from termchat.tui.terminal.capabilities import abilities_of
 
+_RECORDED = frozenset({"fast_prefill"})
+"""The engine settings that were recorded with several values."""
 _LETTER = 0.03
 """Seconds between the letters of a text."""
 _LOOK = 0.05
@@ -40,8 +50,8 @@ PROMPT = "Write a short story about a fox who learns to sail."
 
 
 class ScriptStep(NamedTuple):
-    """What is done once something is true: `tell` it, wait `pause` seconds, then type the `text` and press the `keys`, one
-    every `pace` seconds. What is told goes by itself, unless it `stays` until somebody presses Esc."""
+    """A step, done once `when` holds: show the notice `tell`, wait `pause` seconds, then type the `text` and press the `keys`,
+    one every `pace` seconds. The notice disappears after a while, unless it `stays` until Esc is pressed."""
 
     when: Callable[[Chat], bool]
     tell: str = ""
@@ -85,7 +95,7 @@ STEPS: tuple[ScriptStep, ...] = (
 
 
 class DemoApp(TermchatApp):
-    """Types the script, if there is to be one. Any key ends that and does nothing else, except for quit and interrupt."""
+    """Types the script, with `script`. Any key ends that and does nothing else, except for quit and interrupt."""
 
     def __init__(self, chat: Chat, spec: ModelSpec, *, script: bool = True, **options: Any) -> None:
         super().__init__(chat, spec, **options)
@@ -99,13 +109,13 @@ class DemoApp(TermchatApp):
 
     @property
     def is_over(self) -> bool:
-        """Also when the user has taken over."""
+        """Whether the script has ended, or the user took over."""
         return self._playing is not None and self._playing.is_finished
 
     def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself
         if isinstance(self.chat.engine, DemoEngine):
-            self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
-            self.chat.engine.answered = lambda: self._chat_screen.withdraw(NOT_RECORDED)
+            self.chat.engine.on_refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
+            self.chat.engine.on_answered = lambda: self._chat_screen.withdraw(NOT_RECORDED)
         if self._script:
             self.call_after_refresh(self._begin_script)
 
@@ -149,8 +159,60 @@ class DemoApp(TermchatApp):
         await asyncio.sleep(after)
 
 
+class RecordedModels(Models):
+    """`header` gives that of the file of the model that was recorded; None where only one way to load it was."""
+
+    def __init__(self, config: Settings, header: Callable[[], Header | None]) -> None:
+        super().__init__(config)
+        self._header = header
+
+    def look(self) -> None:
+        if (header := self._header()) is not None:
+            self.sources[SPEC.name] = _row(header)
+            self._files[SPEC.name] = os.path.realpath(file_of(SPEC))
+        else:
+            self.sources.pop(SPEC.name, None)
+            self._files.pop(SPEC.name, None)
+        super().look()
+
+    def facts(self, row: ModelRow) -> Facts | ModelError | None:
+        header = self._header()
+        if row.wanted != SPEC.name or header is None:
+            return super().facts(row)
+        return Facts(header, header.file_size, "", {}, self._run, 0, Memory(0, 0, 0)).run_as(self._run)
+
+    def choose(self, wanted: str, hear: Callable[[Choice | ModelError], object]) -> None:
+        if wanted != SPEC.name:
+            super().choose(wanted, hear)
+        elif self._run.picked.settings.keys() <= _RECORDED:
+            spec = msgspec.structs.replace(SPEC, fast_prefill=self._run.config.engine.fast_prefill)
+            self.deliver(partial(hear, Choice(spec, {})))
+        else:
+            settings = " and ".join(sorted(_RECORDED))
+            refused = ModelError(NOT_RECORDED, f"only {settings} can be changed here")
+            self.deliver(partial(hear, refused))
+
+    @property
+    def _run(self) -> RunSettings:
+        return RunSettings(self.config, self._picked.get(SPEC.name, Picked()), {})
+
+
+def _row(header: Header) -> ModelRow:
+    return ModelRow(
+        wanted=SPEC.name,
+        name=SPEC.name,
+        state="ready",
+        architecture=header.architecture,
+        quantization=header.quantization,
+        context=header.context_length,
+        size=header.file_size,
+        source="a recording",
+        path=Path(SPEC.name),
+    )
+
+
 def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC, **options: Any) -> DemoApp:
-    """The app on this engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
+    """Build the app on an engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
     the script presses them."""
     store = Store.open(folder / "sessions.db")
     chat = Chat(Host(engine), Session(tuning=TUNING, store=store))
@@ -164,7 +226,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
 
 
 def start(config: Settings, *, lesson: str | None = None) -> int:
-    """Returns the exit code. `lesson` is the name of a lesson to begin with, "" lists them; None: the script is played."""
+    """Run the demo; return the exit code. `lesson` is the one to begin with, "" lists them; None: the script is played."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
         engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
         abilities = abilities_of(os.environ, config.glyphs)

@@ -26,7 +26,7 @@ _OF_LOAD = ("fast_prefill",)
 
 
 class Steered(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Here somebody steered the reply: what follows is the answer to that."""
+    """The place where the viewer steered the reply: the events after it answer that."""
 
     asked: str
 
@@ -49,8 +49,8 @@ class Tape(msgspec.Struct, frozen=True, array_like=True):
     header: Header | None = None
 
 
-def asked(command: Command, *, seeded: bool = True) -> str:
-    """What makes a command the same as another one; without the seed where it is drawn anew each time.
+def identify(command: Command, *, seeded: bool = True) -> str:
+    """Make the key by which a command is found on a tape; without the seed where that is drawn for each reply.
 
     Fields with their default values do not count, so that new ones change nothing.
     """
@@ -59,29 +59,32 @@ def asked(command: Command, *, seeded: bool = True) -> str:
         return f"{name} {[getattr(command.spec, field) for field in _OF_LOAD]}"
     if isinstance(command, Cancel | Pause | Resume | Step) and command.reply is None:
         return name
-    told = repr(_told(command, _LEFT_OUT if seeded else _LEFT_OUT | {"seed"}))
-    return f"{name} {hashlib.blake2b(told.encode(), digest_size=9).hexdigest()}"
+    plain = repr(_simplify(command, _LEFT_OUT if seeded else _LEFT_OUT | {"seed"}))
+    return f"{name} {hashlib.blake2b(plain.encode(), digest_size=9).hexdigest()}"
 
 
-def way_of(load: Load) -> str:
-    """What stands behind all that a model is asked which was loaded in this way; "" for the usual one."""
+def identify_way(load: Load) -> str:
+    """Make the end of the key of all commands to a model that was loaded in this way; "" for the usual one."""
     unusual = any(getattr(load.spec, field) for field in _OF_LOAD)
-    return f" of {asked(load)}" if unusual else ""
+    return f" of {identify(load)}" if unusual else ""
 
 
-def _told(value: Any, left_out: frozenset[str]) -> object:
-    """A value of plain types, fields that have their defaults left out."""
+def _simplify(value: Any, left_out: frozenset[str]) -> object:
+    """Reduce a value to plain types, without fields that have their defaults."""
     if isinstance(value, msgspec.Struct):
         given = (
             (field.name, getattr(value, field.name), _default(field))
             for field in msgspec.structs.fields(type(value))
             if field.name not in left_out
         )
-        return [type(value).__name__, *((name, _told(one, left_out)) for name, one, default in given if one != default)]
+        return [
+            type(value).__name__,
+            *((name, _simplify(one, left_out)) for name, one, default in given if one != default),
+        ]
     if isinstance(value, Mapping):
-        return sorted((str(key), _told(one, left_out)) for key, one in value.items())
+        return sorted((str(key), _simplify(one, left_out)) for key, one in value.items())
     if isinstance(value, list | tuple):
-        return [_told(one, left_out) for one in value]
+        return [_simplify(one, left_out) for one in value]
     return value
 
 
@@ -90,14 +93,16 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def load(path: Path = FILE) -> Tape:
-    """Raises:
-    OSError, zlib.error, msgspec.DecodeError: the tape is not there, or is of another termchat.
+    """Load a tape.
+
+    Raises:
+        OSError, zlib.error, msgspec.DecodeError: the tape is not there, or is of another termchat.
     """
     return msgspec.msgpack.decode(zlib.decompress(path.read_bytes()), type=Tape)
 
 
-def of_lesson(id: str) -> Path:
-    """Where the tape of a lesson is, if there is one."""
+def find_tape(id: str) -> Path:
+    """Find the place of a lesson's tape, if there is one."""
     return LESSONS / f"{id}.tape"
 
 

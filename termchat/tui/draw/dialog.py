@@ -103,7 +103,7 @@ class Dialog(ClosedOnce[Result | None]):
         learning = getattr(self.app, "learning", None)
         if (
             learning is not None
-            and learning.session is not None
+            and learning.strip is not None
             and tables.actions(tables.CHAT).get(event.key) == "app.learn"
         ):
             event.stop()

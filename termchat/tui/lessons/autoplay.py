@@ -8,13 +8,11 @@ from time import monotonic
 
 from textual import events
 
-from termchat.lessons.deeds import Deed
-from termchat.tui.composer.composer import Composer
+from termchat.lessons.lesson import Deed
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.list_dialog import ListDialog
-from termchat.tui.keys.key import key_of, keys_of
-from termchat.tui.keys.tables import CHAT
-from termchat.tui.lessons.lesson_words import keys_for
+from termchat.tui.keys.key import key_of
+from termchat.tui.lessons.lesson_words import find_keys
 
 _LOOK = 0.05
 _IDLE_LOOKS = 3
@@ -38,7 +36,7 @@ class Autoplay:
     """Does deeds on the screen of a chat."""
 
     def __init__(self, parts: ScreenContext) -> None:
-        self._parts, self._app = parts, parts.app
+        self._parts, self._app, self._chat = parts, parts.app, parts.chat
 
     async def do(self, deeds: tuple[Deed, ...]) -> None:
         """Do all of them, in order.
@@ -49,7 +47,7 @@ class Autoplay:
         for deed in deeds:
             if not deed.steers:
                 await self.rest()
-            paused, before = self._parts.chat.phase == "paused", self._written
+            paused, before = self._chat.phase == "paused", self._written
             match deed.kind:
                 case "press":
                     await self._press_bound(deed.what)
@@ -86,13 +84,13 @@ class Autoplay:
 
     @property
     def _written(self) -> tuple[int | None, int]:
-        chat = self._parts.chat.conversation
+        chat = self._chat.conversation
         return chat.leaf, len(chat.nodes[chat.leaf].ids) if chat.leaf is not None else 0
 
     async def _wait_for_step(self, before: tuple[int | None, int]) -> None:
         """Wait for a paused reply: one that goes on by a token waits again soon, and the cursor is on what it waits with; one
         that was resumed does not, nor does the cursor of who looks back."""
-        chat, mode = self._parts.chat, self._parts.tokens.mode
+        chat, mode = self._chat, self._parts.tokens.mode
         begin = monotonic()
         while chat.busy:
             computes = chat.phase != "paused" and self._written[1] <= before[1] + 1  # slowly, on another machine
@@ -104,7 +102,7 @@ class Autoplay:
 
     @property
     def _runs(self) -> bool:
-        chat = self._parts.chat
+        chat = self._chat
         if getattr(self._app.screen, "gathers", False):  # the list of models, until it is there
             return True
         if chat.phase in ("paused", "failed", "no model"):
@@ -115,7 +113,7 @@ class Autoplay:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     async def _press(self, *keys: str) -> None:
-        """Press keys by name, as they come from the terminal, each once the one before has been taken in."""
+        """Press keys by name, as they come from the terminal, each once the app has handled the one before."""
         for key in keys:
             character = key if len(key) == 1 else {"space": " "}.get(key)
             name = "space" if key == " " else key_of(key) if len(key) == 1 else key
@@ -125,7 +123,7 @@ class Autoplay:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Wait until every key has been taken in."""
+        """Wait until the app has handled every key."""
         end = monotonic() + _TAKEN
         await asyncio.sleep(0.02)
         while getattr(self._app, "typing", False) and monotonic() < end:
@@ -138,21 +136,17 @@ class Autoplay:
         Raises:
             DeedFailed: it does not get it.
         """
-        screen = self._parts
+        screen, chat = self._parts, self._chat
         for _ in range(_WAYS_OUT):
             if self._app.screen is not screen:
                 self._app.screen.dismiss(None)
                 await self._settle()
-            elif isinstance(screen.focused, Composer) and screen.focused is self._parts.composer:
+            elif screen.focused is screen.composer:
                 return
-            elif self._parts.chat.walks.running:
-                screen.set_focus(self._parts.composer)
+            elif chat.walks.running or (chat.busy and screen.tune is None and not screen.tokens.mode.open):
+                screen.set_focus(screen.composer)
             else:
-                back = next(key for key in CHAT if key.id == "back")
-                if self._parts.chat.busy and self._parts.tune is None and not self._parts.tokens.mode.open:
-                    screen.set_focus(self._parts.composer)
-                else:
-                    await self._press(keys_of(back)[0])
+                await self._press(*find_keys("back"))
         raise DeedFailed("the composer does not get the keyboard")
 
     async def _press_bound(self, id: str) -> None:
@@ -169,7 +163,7 @@ class Autoplay:
                 self._parts.composer.popup.put(None)
         elif id == "tokens" and self._parts.tokens.mode.open:
             self._parts.tokens.leave()  # the cursor is to be where it is for a reader who comes from the chat
-        if keys := keys_for(id):
+        if keys := find_keys(id):
             await self._press(*keys)
         else:
             await self._run_command(f"/{id}")

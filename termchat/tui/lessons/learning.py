@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Notice
 from termchat.chat.host import Choice
-from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
-    from termchat.conversation.session import Session
     from termchat.lessons.lesson import Lesson
     from termchat.lessons.playing import LessonState
-    from termchat.tui.lessons.lesson_screen import LessonScreen
-    from termchat.tui.lessons.lesson_session import LessonSession
+    from termchat.tui.lessons.lesson_screen import LessonScreen, LessonStrip
 
 
 class Learning(LessonKeeping):
-    """`options` are those of the reader's screen, for the screens of lessons; `sessions` are the saved chats, where those of
-    lessons are kept, too; `attach` gives a screen its commands."""
+    """Lists lessons, and has one of them played at a time.
+
+    Args:
+        own: the screen of the reader's chat.
+        options: those of that screen, for the screens of lessons.
+        models: forget how a model ran for a lesson.
+        sessions: the saved chats, where those of lessons are kept, too.
+        attach: gives a screen its commands.
+        big: strips show all of a step's text.
+    """
 
     def __init__(
         self,
@@ -40,8 +46,6 @@ class Learning(LessonKeeping):
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
         """How the model ran before the lesson."""
-        self._finding: BackgroundTask[Session | None] | None = None
-        self._begins: tuple[Lesson, LessonState, tuple[Notice, ...]] | None = None
 
     @property
     def screen(self) -> ChatScreen:
@@ -54,36 +58,32 @@ class Learning(LessonKeeping):
         return [self.own, self._screen] if self._screen is not None else [self.own]
 
     @property
-    def session(self) -> LessonSession | None:
+    def strip(self) -> LessonStrip | None:
         """The lesson that is played."""
-        return self._screen.session if self._screen is not None else None
+        return self._screen.strip if self._screen is not None else None
 
     # --- which lesson --------------------------------------------------------------------------------------------------
 
     def browse(self) -> None:
         """List the lessons, to begin one."""
         from termchat.tui.lessons.lesson_list import LessonsDialog
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.tui.lessons.lesson_words import read_lessons
 
         def closed(choice: tuple[Lesson, bool] | None) -> None:
             if choice is not None:
                 self.begin(choice[0], anew=choice[1])
 
-        at = self.session.lesson.id if self.session is not None else ""
-        dialog = LessonsDialog(
-            self.screen.palette, known_lessons(), self.progress.all, self.refusal, at, self.progress.last,
-            recorded=self.recording is not None,
-        )  # fmt: skip
-        self.screen.open(dialog, closed)
+        at = self.strip.lesson.id if self.strip is not None else ""
+        self.screen.open(LessonsDialog(self.screen.palette, read_lessons(), self, at), closed)
 
     def open_named(self, name: str) -> None:
         """Begin the lesson of that name; list all where it is "", or unknown."""
-        from termchat.lessons.shelf import LessonRefused
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.lessons.lesson_file import LessonRefused
+        from termchat.tui.lessons.lesson_words import read_lessons
 
         if name:
             try:
-                self.begin(known_lessons().lesson(name))
+                self.begin(read_lessons().lesson(name))
                 return
             except LessonRefused as error:
                 self.screen.tell(Notice(str(error), severity="warning"))
@@ -98,32 +98,20 @@ class Learning(LessonKeeping):
             self.screen.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
         if self.recording is not None:
-            self.recording.teach(lesson.id)
+            self.recording.play_lesson(lesson.id)
         state = self.progress.of(lesson.id)
         if anew or self.recording is not None:
             state = LessonState(0, state.done, state.guesses)
-        self._begins = lesson, state, notices
-        sessions = self._sessions
-        if state.step and sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
-            self._finding = BackgroundTask(
-                lambda: [sessions.of_lesson(lesson.id)], lambda: self.screen.call_later(self._found)
-            )
-        else:
-            self.screen.call_next(self._start, None)
+        self.own.run_worker(self._start(lesson, state, notices), group="lesson", exclusive=True)
 
-    def _found(self) -> None:
-        assert self._finding is not None
-        self._start(next(iter(self._finding.take()), None))
-
-    def _start(self, left: Session | None) -> None:
+    async def _start(self, lesson: Lesson, state: LessonState, notices: tuple[Notice, ...]) -> None:
         """Show a lesson on a screen of its own, in place of that of the lesson before."""
         from termchat.lessons.lesson_chat import begin_chat
         from termchat.tui.lessons.lesson_screen import LessonScreen
 
-        if self._begins is None:
-            return
-        (lesson, state, notices), self._begins = self._begins, None
-        own = self.own
+        left, own = None, self.own
+        if state.step and self._sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
+            left = await asyncio.to_thread(self._sessions.of_lesson, lesson.id)
         if self._screen is None:
             own.rest()
             self._choice = own.chat.host.wanted
@@ -131,16 +119,17 @@ class Learning(LessonKeeping):
         chat = begin_chat(own.chat, lesson, left)
         chat.run_as(self._choice)
         self._screen = LessonScreen(chat, own.palette, self, lesson, state, **self._options)
-        self._screen.session.notices = notices
         self._attach(self._screen)
         own.app.push_screen(self._screen)
+        for notice in notices:
+            self._screen.call_later(self._screen.tell, notice)  # once it has begun
 
     def _go(self, by: int) -> None:
         """Begin the next lesson, or the one before, that can be played here; without one the nearest says why."""
-        from termchat.tui.lessons.lesson_words import known_lessons
+        from termchat.tui.lessons.lesson_words import read_lessons
 
-        assert self.session is not None
-        lessons, id = known_lessons().lessons, self.session.lesson.id
+        assert self.strip is not None
+        lessons, id = read_lessons().lessons, self.strip.lesson.id
         at = next((at for at, one in enumerate(lessons) if one.id == id), 0)
         others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
         if not others:
@@ -155,16 +144,16 @@ class Learning(LessonKeeping):
 
     def toggle(self) -> None:
         """Give the keyboard to the strip, or back; open the list without a lesson."""
-        if self.session is None:
+        if self.strip is None:
             self.browse()
-        elif not self.session.back():
-            self.session.take_keyboard()
+        elif not self.strip.back():
+            self.strip.take_keyboard()
 
     def uncover(self) -> None:
         """Close all dialogs over the strip, and give it the keyboard: the very next key is for it."""
         self._close_dialogs()
-        if self.session is not None:
-            self.session.take_keyboard()
+        if self.strip is not None:
+            self.strip.take_keyboard()
 
     def _close_dialogs(self) -> None:
         while self.screen.app.screen is not self.screen:
@@ -172,12 +161,15 @@ class Learning(LessonKeeping):
 
     def act(self, what: str, *arguments: Any) -> None:
         """Do what a key of the strip does."""
-        session = self.session
-        if session is None and what != "list":
+        strip = self.strip
+        if strip is None and what != "list":
             self.screen.tell(Notice("no lesson is open", f"{name_of('learn')} lists the lessons"))
             return
-        if session is not None and what in ("list", "go", "leave"):
-            session.back()
+        if strip is not None and not strip.begun:
+            self.screen.call_later(self.act, what, *arguments)  # once it has begun
+            return
+        if strip is not None and what != "answer":
+            strip.back()
         match what:
             case "list":
                 self.browse()
@@ -186,17 +178,15 @@ class Learning(LessonKeeping):
             case "leave":
                 self.leave()
             case _:
-                assert session is not None
-                session.act(what, *arguments)
+                getattr(strip, f"action_{what}")(*arguments)
 
-    def leave(self, *notices: Notice) -> None:
-        """Leave the lesson: the reader's own chat is shown again, or the one that was opened in the lesson."""
-        if self._screen is None:
+    def leave(self, *notices: Notice, strip: object = None) -> None:
+        if self._screen is None or strip not in (None, self.strip):
             return
         chat = self._screen.chat
         self._end()
         if self.recording is not None:
-            self.recording.teach(None)
+            self.recording.play_lesson(None)
         self.own.chat.come_back(chat, self._choice)
         self.own.go_on()
         for notice in notices:
@@ -205,7 +195,7 @@ class Learning(LessonKeeping):
     def _end(self) -> None:
         """End the lesson, and take away its screen."""
         if self._screen is not None:
-            self._screen.session.end()
+            self._screen.strip.end()
             self._screen.rest()
             self._close_dialogs()
             self._screen.chat.forks.stop_making()

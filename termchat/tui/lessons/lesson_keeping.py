@@ -1,9 +1,10 @@
-"""What is kept of lessons: how far the reader is in each, and pictures of the steps."""
+"""What is kept of lessons: how far the reader is in each, and pictures of the steps; and which can be played here."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import msgspec
 
 from termchat import atomic, paths
 from termchat.chat.changes import Notice
-from termchat.chat.service import Chat
 from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
@@ -19,13 +19,17 @@ from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.lesson_progress import LessonProgress
-    from termchat.lessons.playing import Playing
+    from termchat.lessons.playing import LessonProgress, Playing
     from termchat.tui.demo.engine import DemoEngine
 
 
 class LessonKeeping:
-    """Keeps progress and pictures. `own` is the screen of the reader's chat; with `big` strips show all of a step's text."""
+    """What a lesson and the list of lessons know of the app.
+
+    Args:
+        own: the screen of the reader's chat.
+        big: strips show all of a step's text.
+    """
 
     def __init__(self, own: ChatScreen, *, big: bool = False) -> None:
         self.own, self.big = own, big
@@ -33,17 +37,37 @@ class LessonKeeping:
         """Whether the reader wants all of a step's text; None as long as nothing was said."""
         self.folder: Path | None = None
         """Where progress is kept instead of the user's own files; no pictures are kept then."""
-        self._known: LessonProgress | None = None
         self._drawing: BackgroundTask[None] | None = None
 
-    @property
-    def progress(self) -> LessonProgress:
-        from termchat.lessons.lesson_progress import LessonProgress
+    def leave(self, *notices: Notice, strip: object = None) -> None:
+        """Leave the lesson (of that strip, if it is still played): the reader's own chat is shown again, or the one that was
+        opened in the lesson. The notices are shown there."""
+        raise NotImplementedError
 
-        if self._known is None:
-            file = self.folder / "lessons.json" if self.folder is not None else None
-            self._known = LessonProgress(file, lambda problem: self.own.tell(Notice(problem, severity="warning")))
-        return self._known
+    @property
+    def recording(self) -> DemoEngine | None:
+        """The recording that answers in place of a model."""
+        from termchat.tui.demo.engine import DemoEngine
+
+        engine = self.own.chat.engine
+        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
+
+    def refusal(self, lesson: Lesson) -> Refused | None:
+        """Tell why a lesson cannot be played here, and which engine could."""
+        if self.recording is not None:
+            if self.recording.has_lesson(lesson.id):
+                return None
+            return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
+        refusals = (self.own.chat.find_refusal(need) for need in lesson.needs)
+        return next((refused for refused in refusals if refused is not None), None)
+
+    @cached_property
+    def progress(self) -> LessonProgress:
+        """How far each lesson is."""
+        from termchat.lessons.playing import LessonProgress
+
+        file = self.folder / "lessons.json" if self.folder is not None else None
+        return LessonProgress(file, lambda problem: self.own.tell(Notice(problem, severity="warning")))
 
     def keep(self, playing: Playing) -> None:
         """Keep how far a lesson is."""
@@ -67,26 +91,3 @@ class LessonKeeping:
             yield
 
         self._drawing = BackgroundTask(write)
-
-    @property
-    def recording(self) -> DemoEngine | None:
-        """The recording that answers in place of a model."""
-        from termchat.tui.demo.engine import DemoEngine
-
-        engine = self.own.chat.engine
-        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
-
-    def refusal(self, lesson: Lesson) -> Refused | None:
-        """Tell why a lesson cannot be played here, and which engine could."""
-        from termchat.tui.demo import tape
-
-        if self.recording is None:
-            return refusal_of(lesson, self.own.chat)
-        if tape.of_lesson(lesson.id).is_file():
-            return None
-        return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
-
-
-def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
-    """Tell why a lesson cannot be played on the engine of a chat, and which engine could."""
-    return next((refused for need in lesson.needs if (refused := chat.find_refusal(need)) is not None), None)

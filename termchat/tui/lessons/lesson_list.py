@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from textual import events
 
-from termchat.engine.abilities import Refused
 from termchat.lessons.glossary import entries
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.lesson_file import LessonError
+from termchat.lessons.lesson_file import COURSE, LessonError, Shelf
 from termchat.lessons.playing import LessonState
-from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
 from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.lessons.lesson_words import plain
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
+from termchat.tui.lessons.lesson_words import plain_text
 from termchat.tui.themes.theme_file import Palette
 
 _NUMBER, _MINUTES, _AT = 4, 7, 9
@@ -26,7 +23,7 @@ _SUMMARY = 30
 
 
 def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
-    """How far it is: a mark and a word, for those who see no colours too."""
+    """Write the progress with a mark and a word, readable without colours."""
     if state.step:
         return f"{'✓' if state.done else '◆'} {state.step + 1} of {len(lesson.steps)}", ACCENT
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
@@ -36,10 +33,9 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
     """All lessons, then the broken files; the result is the lesson to begin, and whether from the start.
 
     Args:
-        refusal: tells why a lesson cannot be played.
+        shelf: the lessons.
+        keeping: knows how far each is, and which cannot be played here.
         at: the id of the highlighted lesson.
-        last: the id of the lesson that was played last.
-        recorded: recordings answer in place of a model.
     """
 
     DEFAULT_CSS = """
@@ -55,38 +51,32 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         self,
         palette: Palette,
         shelf: Shelf,
-        states: Mapping[str, LessonState],
-        refusal: Callable[[Lesson], Refused | None],
+        keeping: LessonKeeping,
         at: str = "",
-        last: str = "",
-        *,
-        recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._lessons, self._states, self._refusal = shelf.lessons, states, refusal
-        self._last, self._recorded = last, recorded
+        self._lessons, self._keeping, self._last = shelf.lessons, keeping, keeping.progress.last
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self._number = ""
         """Digits typed for a lesson's number."""
         self.set_rows([*shelf.lessons, *shelf.broken], self._first(at))
 
     def _state(self, lesson: Lesson) -> LessonState:
-        return self._states.get(lesson.id, LessonState())
+        return self._keeping.progress.of(lesson.id)
 
     def _first(self, at: str) -> int:
         """Return the index of that lesson, else of the last one if unfinished, of one unfinished, or of the first not done."""
-        wishes: tuple[Callable[[Lesson], bool], ...] = (
-            lambda lesson: lesson.id == at,
-            lambda lesson: lesson.id == self._last and self._state(lesson).step > 0,
-            lambda lesson: self._state(lesson).step > 0,
-            lambda lesson: not self._state(lesson).done,
-        )
-        return next((place for wish in wishes for place, lesson in enumerate(self._lessons) if wish(lesson)), 0)
+
+        def rank(place: int) -> tuple[bool, bool, bool, bool]:
+            lesson, state = self._lessons[place], self._state(self._lessons[place])
+            return lesson.id != at, not (lesson.id == self._last and state.step), not state.step, state.done
+
+        return min(range(len(self._lessons)), key=rank, default=0)
 
     def title_line(self) -> str:
         done = sum(self._state(lesson).done for lesson in self._lessons)
         last = next((f" · › last: {one.title}" for one in self._lessons if one.id == self._last), "")
-        recordings = " · recordings, no model" if self._recorded else ""
+        recordings = " · recordings, no model" if self._keeping.recording is not None else ""
         return f"Lessons   {done} of {len(self._lessons)} done{last}{recordings}"
 
     def line(self, row: Lesson | LessonError, width: int, *, chosen: bool) -> Line:
@@ -95,7 +85,9 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
             error = Ink("error")
             return Line(((mark, ACCENT), (" ✗  ", error), (one_line(str(row), width - 5), error)))
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        progress, ink = ("not here", MUTED) if self._refusal(row) is not None else progress_words(row, self._state(row))
+        progress, ink = (
+            ("not here", MUTED) if self._keeping.refusal(row) is not None else progress_words(row, self._state(row))
+        )
         number = column(row.number.lstrip("0") if row.number else "own", _NUMBER - 1, right=True)
         runs: list[Run] = [
             ("›" if row.id == self._last and not chosen else mark, ACCENT),
@@ -110,11 +102,11 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         return Line(tuple(runs))
 
     def render_details(self, row: Lesson | LessonError, width: int, height: int) -> list[Line]:
-        """Render its summary and what was learned, if there is room for all of that."""
+        """Render the summary of a lesson, and its result if that fits."""
         if isinstance(row, LessonError):
             problems = [line for problem in row.problems for line in prose(str(problem), width)]
             return [*prose(home(row.path), width, STRONG), *problems][:height]
-        state, refused = self._state(row), self._refusal(row)
+        state, refused = self._state(row), self._keeping.refusal(row)
         progress, _ = progress_words(row, state)
         before = "done before" if state.done and state.step else ""
         facts = filter(None, [f"{len(row.steps)} steps", f"{row.minutes} min", progress, before])
@@ -122,7 +114,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         lines += prose(row.summary, width)
         if refused is not None:
             lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
-        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(row.learned), width)]
+        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain_text(row.learned), width)]
         if state.done and len(lines) + len(learned) <= height:
             lines += learned
         if row.path.parent != COURSE:
@@ -131,7 +123,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
 
     def hints(self) -> KeyHints:
         lesson = self.row
-        if not isinstance(lesson, Lesson) or self._refusal(lesson) is not None:
+        if not isinstance(lesson, Lesson) or self._keeping.refusal(lesson) is not None:
             return ("list-up", "selects"), ("close", "closes")
         if self._state(lesson).step:
             begin: KeyHints = (("lessons-begin", "resumes"), ("lessons-anew", "from the start"))
@@ -157,7 +149,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         lesson = self.row
         if not isinstance(lesson, Lesson):
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif (refused := self._refusal(lesson)) is not None:
+        elif (refused := self._keeping.refusal(lesson)) is not None:
             self.say(f"{refused.message}; {refused.hint}")
         else:
             self.dismiss((lesson, anew))
@@ -168,5 +160,9 @@ def glossary_lines(width: int) -> list[Line]:
     lines: list[Line] = []
     for entry in entries().values():
         lines += [BLANK] * bool(lines)
-        lines += [Line(((entry.term, STRONG),)), *prose(entry.text, width), *prose(plain(entry.where), width, MUTED)]
+        lines += [
+            Line(((entry.term, STRONG),)),
+            *prose(entry.text, width),
+            *prose(plain_text(entry.where), width, MUTED),
+        ]
     return lines

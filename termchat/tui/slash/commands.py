@@ -208,11 +208,11 @@ def _list_rules(screen: ChatScreen) -> Iterable[Offer]:
 
 def _begin_lesson(screen: ChatScreen, name: str) -> None:
     """Begin a lesson; without a name list them."""
-    from termchat.lessons.shelf import LessonRefused
-    from termchat.tui.lessons.lesson_words import known_lessons
+    from termchat.lessons.lesson_file import LessonRefused
+    from termchat.tui.lessons.lesson_words import read_lessons
 
     try:
-        lesson = known_lessons().lesson(name).id if name else ""
+        lesson = read_lessons().lesson(name).id if name else ""
     except LessonRefused as error:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
     screen.app.call_next(screen.app.run_action, f"app.open_lesson({lesson!r})")
@@ -221,7 +221,7 @@ def _begin_lesson(screen: ChatScreen, name: str) -> None:
 def _explain_word(screen: ChatScreen, word: str) -> None:
     """Explain a word; without one list the glossary."""
     from termchat.lessons.glossary import UnknownTerm, find
-    from termchat.tui.lessons.lesson_words import plain
+    from termchat.tui.lessons.lesson_words import plain_text
 
     wanted = re.sub(r"^(is|are|does)\s+|\s*\?+$|\s+mean\s*\??$", "", word.strip(), flags=re.IGNORECASE)
     wanted = re.sub(r"^(a|an|the)\s+", "", wanted, flags=re.IGNORECASE)
@@ -234,7 +234,7 @@ def _explain_word(screen: ChatScreen, word: str) -> None:
         entry = find(wanted)
     except UnknownTerm as error:
         raise CommandRefused(str(error), "/what lists all terms") from error
-    screen.tell(Notice(f"{entry.term}: {entry.text}", f"On the screen: {plain(entry.where)}"))
+    screen.tell(Notice(f"{entry.term}: {entry.text}", f"On the screen: {plain_text(entry.where)}"))
 
 
 def _list_terms(_screen: ChatScreen) -> Iterable[Offer]:
@@ -244,9 +244,9 @@ def _list_terms(_screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _list_lessons(_screen: ChatScreen) -> Iterable[Offer]:
-    from termchat.tui.lessons.lesson_words import known_lessons
+    from termchat.tui.lessons.lesson_words import read_lessons
 
-    return (Offer(lesson.id, lesson.summary) for lesson in known_lessons().lessons)
+    return (Offer(lesson.id, lesson.summary) for lesson in read_lessons().lessons)
 
 
 def _set_drafter(screen: ChatScreen, text: str) -> None:
