@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
@@ -34,11 +34,7 @@ from termchat.tui.draw.marks import (
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import REJECTED
-from termchat.tui.pages.page import unread_spans
-from termchat.tui.pages.record import HERE
-
-if TYPE_CHECKING:
-    from termchat.tui.pages.panel_pages import ShownReply
+from termchat.tui.pages.page import HERE, unread_spans
 
 _NEWEST = 9
 """Steps decoded alone whose median is what a row alone takes."""
@@ -168,24 +164,34 @@ def _why_off(reply: Sequence[Span]) -> str:
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def page_lines(shown: ShownReply, drafts: ReplyDrafts, width: int) -> list[Line]:
-    """Render the figures and the newest round of a reply; in token mode the round of the token and the figures; for a reply
-    without drafts a forecast."""
-    reply, mode = shown.reply, shown.mode
-    is_drafted = _newest_settings(reply) is not None or any(span.node.tokens.drafts is not None for span in reply)
-    if mode is None and not is_drafted:
-        return _render_forecast(shown, drafts, width)
-    figures = _render_figures(shown.chat, reply, drafts, width) if is_drafted else []
-    if mode is None:
-        newest = ShownRound(drafts.newest, ended=reply[-1].node.done) if drafts.newest is not None else None
-        return [*figures, *([BLANK, *_render_round(newest, drafts.row_us, width)] if newest is not None else [])]
-    if (of_token := mode.round()) is not None:
-        lines = _render_round(of_token, drafts.row_us, width)
+def reply_lines(
+    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int, computed: Callable[[], object]
+) -> list[Line]:
+    """Render the figures and the newest round of a reply; for a reply without drafts a forecast, for which `computed` is
+    called in a thread."""
+    if not _is_drafted(reply):
+        return _render_forecast(chat, reply, drafts, width, computed)
+    figures = _render_figures(chat, reply, drafts, width)
+    newest = ShownRound(drafts.newest, ended=reply[-1].node.done) if drafts.newest is not None else None
+    return [*figures, *([BLANK, *_render_round(newest, drafts.row_us, width)] if newest is not None else [])]
+
+
+def token_lines(
+    chat: Chat, reply: Sequence[Span], shown: ShownRound | None, drafts: ReplyDrafts, width: int
+) -> list[Line]:
+    """Render the round of a token, and the figures of its reply."""
+    figures = _render_figures(chat, reply, drafts, width) if _is_drafted(reply) else []
+    if shown is not None:
+        lines = _render_round(shown, drafts.row_us, width)
     else:
         why = _why_off(reply)
         alone = f"The model decoded this token alone{f': {why}' if why else '; nothing was drafted for it'}."
         lines = [Line((("ROUND", TITLE),)), *prose(alone, width, MUTED)]
     return [*lines, *([BLANK, *figures] if figures else [])]
+
+
+def _is_drafted(reply: Sequence[Span]) -> bool:
+    return _newest_settings(reply) is not None or any(span.node.tokens.drafts is not None for span in reply)
 
 
 def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
@@ -338,16 +344,18 @@ def _render_share(share: float | None, width: int) -> list[Run]:
     return [(f"{share:>4.0%} ", STRONG), *(bar(share, _BAR) if width >= _BAR_FROM else [])]
 
 
-def _render_forecast(shown: ShownReply, drafts: ReplyDrafts, width: int) -> list[Line]:
+def _render_forecast(
+    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int, computed: Callable[[], object]
+) -> list[Line]:
     """Render the page while speculation is off: what it does, the forecast for the reply, and the draft model."""
-    chat, tuning = shown.chat, shown.chat.tuning
+    tuning = chat.tuning
     title = Line(spread([("SPECULATION ", TITLE)], [(tuning.draft, MUTED)], width))
     lines = [title, *prose(_ABOUT, width, MUTED), BLANK]
     if chat.cannot_draft:
         return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
     gain = "After a reply, this page says what drafts would have gained on it."
-    if shown.reply and drafts.figures.tokens and not chat.busy and shown.reply[0].node.tokens.has_ids:
-        gain = _explain_forecast(drafts.forecast_gain(chat, shown.computed))
+    if reply and drafts.figures.tokens and not chat.busy and reply[0].node.tokens.has_ids:
+        gain = _explain_forecast(drafts.forecast_gain(chat, computed))
     if (drafter := chat.host.drafter) is None:
         model = f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     else:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node, Span
-from termchat.tui.draw.ink import Line
+from termchat.tui.draw.ink import Ink, Line
+
+HERE = Ink("cursor", ground="panel", bold=True)
+"""The ink of a token under the cursor."""
 
 
 class Scene(NamedTuple):

@@ -299,11 +299,16 @@ class DraftsPage(PanelPage):
         return drafted or self._shown.chat.tuning.drafts is not None
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.pages.drafts import ReplyDrafts, page_lines
+        from termchat.tui.pages.drafts import ReplyDrafts, reply_lines, token_lines
 
+        chat, reply, mode, width = self._shown.chat, self._shown.reply, self._shown.mode, min(scene.width, _READ)
         self._drafts = self._drafts or ReplyDrafts()
-        self._drafts.follow(self._shown.chat, self._shown.reply)
-        return [*self._render_head(scene), *page_lines(self._shown, self._drafts, min(scene.width, _READ))]
+        self._drafts.follow(chat, reply)
+        if mode is not None:
+            lines = token_lines(chat, reply, mode.round(), self._drafts, width)
+        else:
+            lines = reply_lines(chat, reply, self._drafts, width, self._shown.computed)
+        return [*self._render_head(scene), *lines]
 
 
 class PlotPage(PanelPage):

@@ -36,8 +36,7 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.pages.page import unread_spans
-from termchat.tui.pages.record import HERE
+from termchat.tui.pages.page import HERE, unread_spans
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 Measure = Literal["entropy", "probability", "time"]

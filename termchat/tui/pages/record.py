@@ -35,7 +35,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, compute_missing, next_size
-from termchat.tui.pages.page import first_in_view
+from termchat.tui.pages.page import HERE, first_in_view
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ _LONGEST = 4
 _LEAST = 3
 """Candidates that are shown, however little room there is."""
 
-HERE = Ink("cursor", ground="panel", bold=True)
-"""The token under the cursor."""
 _BLOCK = 64
 """Text begins at a multiple of so many tokens, one to two before the token: the lines stay while the cursor moves."""
 _MOST = 2000
