@@ -21,7 +21,7 @@ from termchat.tui.pages.candidates import candidate_table
 from termchat.tui.pages.record import WITH_KNOBS, Shown, step_lines
 from termchat.tui.pages.rolls import SIZES, Rolls, more
 from termchat.tui.pages.sentence import sentence_lines
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

@@ -10,10 +10,9 @@ from termchat.tui.draw.ink import Paint
 from termchat.tui.pages.ribbon import BLOCKS, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
-from termchat.tui.transcript.cursor.cursor import Cursor
+from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats
+from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats, legend_line
 from tests.tui.drafted import drafted, say_plain, say_story
 from tests.tui.running_app import command, desktop
 from tests.tui.transcripts import THEMES, chat_of, reply
@@ -27,7 +26,8 @@ def test_accepted_rejected_and_plain_tokens_look_different_in_every_theme(theme:
     drafted(node, 4)
     document = Document(60, "drafts")
     document.show(chat, running=False)
-    document.lay_end(50)
+    document.rows = 50
+    document.show_end()
     cursor = Cursor(document)
     cursor.put(TokenRef(node.number, 0))
     segments = [segment for segment in document.strip(cursor.rows()[0], paint) if "fox" in segment.text]

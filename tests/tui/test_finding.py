@@ -12,12 +12,12 @@ from textual.geometry import Region
 from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
+from termchat.tui.transcript.chunks import Splitter
+from termchat.tui.transcript.code import blocks
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
-from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.markdown.code import blocks
-from termchat.tui.transcript.selection import find_line_span, map_characters
-from termchat.tui.transcript.turn_source import parts_of
+from termchat.tui.transcript.selection import map_characters
+from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 
@@ -120,14 +120,16 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
     splitter = Splitter()
     splitter.feed(text)
     chunk = [*splitter.finished(), *splitter.open(done=True)][1]
-    block = ChunkBlock(chunk)
+    source = TurnSource(())
+    source.text = text
+    block = ChunkBlock(source, chunk)
     block.lay(60)
     for line in filter(None, code):
         at = text.index(line)
         row = block.row_of(at)
         assert block.lines[row].text.strip() == line
-        assert map_characters(block, row, text)[: len(line)] == list(range(at, at + len(line)))
-    whole = [find_line_span(block, row) for row in range(len(block.lines))]
+        assert map_characters(block, row)[: len(line)] == list(range(at, at + len(line)))
+    whole = [block.find_line_span(row) for row in range(len(block.lines))]
     assert (whole[0][0], whole[-1][1]) == (block.start, block.end)
 
 

@@ -17,11 +17,10 @@ from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import HEATS
 from termchat.tui.pages.ribbon import BLOCKS, ribbon_line, token_at
 from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
-from termchat.tui.transcript.cursor.cursor import Cursor, Move
-from termchat.tui.transcript.cursor.jumps import UNCERTAIN
+from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import CALM, heats
+from termchat.tui.transcript.looks import CALM, heats, legend_line
+from termchat.tui.transcript.tokens import UNCERTAIN
 from tests.tui.transcripts import PAINT, ask, chat_of, finished, reply, settings_record, shown, start, token
 
 
@@ -78,7 +77,8 @@ def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     measured(node, 30)
     document = Document(60, look)
     document.show(chat, running=True)
-    document.lay_end(50)
+    document.rows = 50
+    document.show_end()
     cursor = Cursor(document)
     for index, heat in enumerate(heats(node.tokens, look)):
         cursor.put(TokenRef(node.number, index))
@@ -151,7 +151,7 @@ def test_a_surprise_is_one_to_the_model_and_never_forced() -> None:
         likely = token(len(node.tokens), " fox", own, forced=forced)
         node.add(msgspec.structs.replace(likely, probability=1.0))
     _, cursor = shown(chat, 50)
-    cursor.put(cursor.track.first())
+    cursor.put(cursor.track.at(0))
     cursor.move("surprise_next")
     assert cursor.ref == TokenRef(node.number, 2)
 
@@ -162,7 +162,7 @@ FORKS = {(2, 5), (2, 119), (5, 79), (77, 1)}
 @pytest.mark.parametrize("kind", ["entropy", "surprise", "change", "fork"])
 def test_jumps_visit_all_there_is_both_ways(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chat, cursor = jumpy()
-    monkeypatch.setattr(chat, "forks", lambda: FORKS)
+    monkeypatch.setattr(chat, "find_forks", lambda: FORKS)
     nodes = [span.node for span in chat.find_path() if span.node.role == "assistant"]
     places = [TokenRef(node.number, index) for node in nodes for index in range(len(node.tokens))]
     wanted = {

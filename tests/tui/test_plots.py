@@ -15,7 +15,7 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.pages.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.pages.plots.reply_plots import PLOTS, columns_of, plot_lines, stacked
 from termchat.tui.pages.plots.trace import Folded, Measure, Times, Trace
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

@@ -18,7 +18,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.draw.ink import Paint
 from termchat.tui.themes.theme_file import load_themes, textual_theme
 from termchat.tui.transcript import Look, TranscriptView
-from termchat.tui.transcript.cursor.cursor import Cursor
+from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document
 
 THEMES, _ = load_themes()
@@ -213,5 +213,6 @@ PAINT = Paint(THEMES["dark"])
 def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:
     document = Document(width, "probability")
     document.show(chat, running=running)
-    document.lay_end(10_000)
+    document.rows = 10_000
+    document.show_end()
     return document, Cursor(document)

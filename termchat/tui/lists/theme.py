@@ -13,7 +13,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO
-from termchat.tui.transcript.legend import legend_line
+from termchat.tui.transcript.looks import legend_line
 
 _NAME = 18
 _GROUND = "code_background"

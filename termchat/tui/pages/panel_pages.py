@@ -23,7 +23,7 @@ from termchat.tui.pages.record import record_lines, step_lines
 from termchat.tui.pages.shown_reply import ShownReply, shown_step
 from termchat.tui.pages.timing import prefill_line, timing_lines
 from termchat.tui.pages.token_mode import At, TokenMode
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
     from termchat.tui.pages.plots.reply_plots import Placed

@@ -19,7 +19,7 @@ from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.shown_reply import ShownReply
 from termchat.tui.pages.token_mode import TokenMode
 from termchat.tui.pages.tune import Tune
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 _BESIDE = 100
 """Columns from which the panels stand beside the chat unasked; on a narrower screen they are a drawer."""

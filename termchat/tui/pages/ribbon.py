@@ -9,8 +9,8 @@ from termchat.conversation.heat import MEASURES
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.tui.draw.ink import HEATS, Ink, Line, Run
 from termchat.tui.draw.marks import MUTED
-from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import TokenLook, heats
+from termchat.tui.transcript.tokens import TokenRef
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 _NOT_DRAWN = "·"

@@ -10,7 +10,7 @@ from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import MUTED, TEXT
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.record import piece_of
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 _HERE = Ink("cursor", ground="panel", bold=True)
 _BLOCK = 64

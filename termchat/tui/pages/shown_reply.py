@@ -12,7 +12,7 @@ from termchat.tui.pages.record import WITH_KNOBS, Shown, settings_of
 from termchat.tui.pages.rolls import Rolls
 from termchat.tui.pages.token_mode import TokenMode
 from termchat.tui.pages.tune import Tune
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
     from termchat.decoding.drafting import Forecast

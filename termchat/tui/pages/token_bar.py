@@ -25,8 +25,7 @@ from termchat.tui.pages.ribbon import ribbon_line, token_at
 from termchat.tui.pages.token_mode import PROMPTS, TokenMode, Typing, View
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
+from termchat.tui.transcript.looks import TOKEN_LOOKS, legend_line, next_look
 
 P = ParamSpec("P")
 

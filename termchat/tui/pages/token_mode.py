@@ -19,9 +19,9 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
 from termchat.tui.pages.rounds import ShownRound
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.cursor import Move
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.cursor import Move
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
+from termchat.tui.transcript.tokens import TokenRef
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
 _KEPT = 8

@@ -10,7 +10,7 @@ from termchat.conversation.tree import HEAD, Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.turn_source import Part
 
 TurnParts = tuple[Part, ...]

@@ -51,7 +51,7 @@ class CopyActions(ScreenContext):
 
     def action_copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
-        from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
+        from termchat.tui.transcript.code import blocks  # not needed before the first frame
 
         there = [block for reply in self._replies() for block in blocks(reply)]
         codes = [block.code for block in there]

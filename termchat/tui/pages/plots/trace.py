@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 T = TypeVar("T", int, float)
 
