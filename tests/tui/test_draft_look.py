@@ -42,7 +42,7 @@ def test_a_word_says_what_each_colour_means_and_why_there_is_none() -> None:
     told = legend_line("drafts", [Span(node, 4)])
     assert told.text == "drafts   accepted   rejected   plain   forced"
     by_word = {text.strip(): ink for text, ink in told.runs}
-    inks = looks.heat_inks("drafts")[False]
+    inks = looks._DRAFTED[looks.DRAWN]
     assert [by_word[word] for word in ("accepted", "rejected", "plain")] == [
         inks[ACCEPTED],
         inks[REJECTED],

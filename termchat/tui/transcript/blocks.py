@@ -9,13 +9,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from termchat.conversation.token_marks import TokenMark
 from termchat.text import one_line
-from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper, wrap_runs
 from termchat.tui.transcript.chunks import Chunk, close_marks, complete_table, dedent
 from termchat.tui.transcript.code import render_code, render_label
 from termchat.tui.transcript.markdown import CODE, render_markdown, render_paragraph
-from termchat.tui.transcript.turn_source import Mark, TurnSource
+from termchat.tui.transcript.turn_source import TurnSource
 
 STAMP = Ink("stamp", italic=True)
 CARET: Run = ("▌", Ink("accent"))
@@ -34,7 +35,7 @@ class Block:
     def __init__(self, source: TurnSource, start: int, end: int, *, gap: bool = False, ground: str = "") -> None:
         self.source, self.start, self.end = source, start, end
         self.gap, self.ground = gap, ground
-        self.marks: Sequence[Mark] = ()
+        self.marks: Sequence[TokenMark] = ()
         self.caret = False
         self.lines: list[Line] = []
         self.width = 0
@@ -228,8 +229,3 @@ class ChunkBlock(Block):
             ending = _LINE_END.match(source, at)
             at = ending.end() if ending is not None else at
         return offsets
-
-
-def body_width(width: int) -> int:
-    """Return the cells for text in a widget of a width: a margin at each side."""
-    return max(width - 2 * MARGIN, 4)

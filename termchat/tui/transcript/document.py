@@ -15,8 +15,8 @@ from textual.strip import Strip
 
 from termchat.conversation.tree import HEAD, Conversation, Span
 from termchat.conversation.versions import Versions
-from termchat.tui.draw.ink import Line, Paint
-from termchat.tui.transcript.blocks import Block, body_width
+from termchat.tui.draw.ink import MARGIN, Line, Paint
+from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.tokens import Track
 from termchat.tui.transcript.turn import Turn
@@ -74,8 +74,10 @@ class Document:
     ) -> None:
         """Replace the turns from the first that differs on. Without `versions` they have no titles."""
         same = 0
-        while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
-            self.turns[same].source.parts = parts[same]  # how far they are reached may be other
+        for turn, part in zip(self.turns, parts, strict=False):
+            if [(one.node, one.taken) for one in turn.parts] != [(one.node, one.taken) for one in part]:
+                break
+            turn.source.parts = part  # how far they are reached may be other
             same += 1
         self.running = running
         self.turns[same:] = [
@@ -91,10 +93,6 @@ class Document:
         self._stack_turns()
         if same and self.turns[same - 1].is_read:  # it may have been the last one until now, and running
             self._read_on(same - 1)
-
-    def clear(self) -> None:
-        self.turns = []
-        self._stack_turns()
 
     def resize(self, width: int) -> None:
         self.width = width
@@ -151,8 +149,8 @@ class Document:
 
     @property
     def _room(self) -> int:
-        """Cells for text."""
-        return body_width(self.width)
+        """Cells for text: there is a margin at each side."""
+        return max(self.width - 2 * MARGIN, 4)
 
     def _stack_turns(self) -> None:
         self.blocks = [block for turn in self.turns for block in turn.blocks]
@@ -285,8 +283,3 @@ class Document:
         if place is not None:
             self.top = self.line_of(*place)
         return done
-
-
-def _is_same(one: Sequence[Part], other: Sequence[Part]) -> bool:
-    pairs = zip(one, other, strict=False)
-    return len(one) == len(other) and all(a.node is b.node and a.taken == b.taken for a, b in pairs)

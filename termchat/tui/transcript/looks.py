@@ -39,39 +39,29 @@ _DRAFTED: Inks = [
 ]
 
 
-class _DraftHeats:
-    """What became of the draft at each token of one reply, as one byte each."""
-
-    def __init__(self) -> None:
-        self._read = bytearray()
-
-    def compute_heats(self, tokens: TokenColumns) -> bytearray:
-        """Those of all tokens so far; always the same reply's."""
-        for at in range(len(self._read), len(tokens)):
-            draft = tokens.find_draft(at)
-            self._read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
-        return self._read
-
-
-_known: WeakKeyDictionary[TokenColumns, dict[TokenLook, Heats | _DraftHeats]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TokenColumns, dict[str, Heats]] = WeakKeyDictionary()
+_drafts: WeakKeyDictionary[TokenColumns, bytearray] = WeakKeyDictionary()
 
 
 def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
-    """Return the heat of each token so far, 0 to CALM."""
-    known = _known.setdefault(tokens, {})
-    if look not in known:
-        known[look] = _DraftHeats() if look == "drafts" else Heats(look, CALM)
-    return known[look].compute_heats(tokens)
+    """Return the heat of each token of a reply so far, 0 to CALM."""
+    if look != "drafts":
+        known = _known.setdefault(tokens, {})
+        if look not in known:
+            known[look] = Heats(look, CALM)
+        return known[look].compute_heats(tokens)
+    read = _drafts.setdefault(tokens, bytearray())
+    for at in range(len(read), len(tokens)):
+        draft = tokens.find_draft(at)
+        read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
+    return read
 
 
-def heat_inks(look: Look) -> Inks:
-    return _DRAFTED if look == "drafts" else _MEASURED
-
-
-def kinds(tokens: TokenColumns, begin: int, end: int) -> list[int]:
-    """Return which of the `Inks` each token has, from one to another."""
-    pairs = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], strict=True)
-    return [FORCED if forced else NEAR_TIE if near_tie > 0 else DRAWN for forced, near_tie in pairs]
+def token_inks(tokens: TokenColumns, look: TokenLook, begin: int, end: int) -> list[Ink]:
+    """Return the ink of each token from one to another: by its heat, and by whether it was forced or a near tie."""
+    inks = _DRAFTED if look == "drafts" else _MEASURED
+    marks = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], heats(tokens, look)[begin:end], strict=True)
+    return [inks[FORCED if forced else NEAR_TIE if near > 0 else DRAWN][heat] for forced, near, heat in marks]
 
 
 def has_drafts(replies: Iterable[Node]) -> bool:
@@ -126,6 +116,6 @@ def _drafts_legend(reply: Sequence[Span] | None) -> Line:
         off = not settings or settings[0].draft is None
         why = "speculation was off" if off else settings[0].drafting
         return Line((name, (f"none in this reply{f': {why}' if why else ''}", MUTED)))
-    inks = heat_inks("drafts")[False]
+    inks = _DRAFTED[DRAWN]
     words = [[(f" {word} ", inks[heat]), (" ", MUTED)] for word, heat in _DRAFT_WORDS]
     return Line((name, *chain.from_iterable(words), (" forced", _FORCED)))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from rich.cells import cell_len
 
 from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
-from termchat.conversation.tree import Role, Span
+from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Ink, Run, doing
 from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock, ThoughtBlock, TitleBlock
 from termchat.tui.transcript.chunks import Splitter
@@ -70,17 +70,13 @@ class Turn:
     def parts(self) -> tuple[Part, ...]:
         return self.source.parts
 
-    @property
-    def role(self) -> Role:
-        return self.source.role
-
     def read(self, *, running: bool) -> int:
         """Read on into blocks; return the index of the first block that may have changed."""
         if self.is_read and self._is_markdown and self._folded != self._fold():  # the thoughts are over
             self._reset(self.source.look)
         if not self.is_read:
             self.is_read = True
-            wanted = self.source.look == "reading" and self.role == "assistant"
+            wanted = self.source.look == "reading" and self.source.role == "assistant"
             self._is_long = wanted and self.parts[-1].end > MOST_READ
             self._is_markdown = wanted and not self._is_long
             self._title = self._make_title()
@@ -103,7 +99,7 @@ class Turn:
 
     def change_look(self, look: Look) -> None:
         """Show it in another look. A person's message looks the same in all."""
-        if self.role != "user":
+        if self.source.role != "user":
             self._reset(look)
 
     def toggle_thoughts(self) -> bool:
@@ -116,7 +112,7 @@ class Turn:
 
     def _fold(self) -> bool | None:
         """Return True if its thoughts are folded; None without any, or while they are not over."""
-        if self.role == "user" or not any(count_thought(part.node, part.shown) for part in self.parts):
+        if self.source.role == "user" or not any(count_thought(part.node, part.shown) for part in self.parts):
             return None
         return None if is_thinking(self.parts[-1].node) else not self.unfolded
 
@@ -145,7 +141,9 @@ class Turn:
         """
         last, (number, versions) = self.parts[-1].node, self.version
         name, remark = self.source.describe_speaker(raw=self.raw)
-        pieces: list[list[Run]] = [[(name, TITLES[self.role]._replace(does=f"edit({last.number})"))]] if name else []
+        pieces: list[list[Run]] = (
+            [[(name, TITLES[self.source.role]._replace(does=f"edit({last.number})"))]] if name else []
+        )
         kept = 0
         if versions > 1:
             back, on = (f"version({by}, {last.number})" for by in (-1, 1))
@@ -163,7 +161,7 @@ class Turn:
         if remark:
             pieces.append([(remark, LABEL)])
         runs = [run for piece in pieces for run in (_BETWEEN, *piece)][1:] if self.titled else []
-        ground = "surface" if self.role == "user" else ""
+        ground = "surface" if self.source.role == "user" else ""
         return TitleBlock(self.source, runs, kept, gap=self.source.number > 0 and not self.raw, ground=ground)
 
     def _read_on(self, running: bool) -> None:
@@ -203,7 +201,7 @@ class Turn:
                 block.caret, block.width = caret, 0
         self._put_marks(max(old_settled - 1, 1))
         last = self.parts[-1]
-        ends = done and self.role != "user" and last.taken is None
+        ends = done and self.source.role != "user" and last.taken is None
         for word in (TOO_LONG if self._is_long else "", describe_ending(last.node) if ends else ""):
             if word:
                 note = NoteBlock(source, len(source.text), len(source.text), [(word, ENDING)], (("╌ ", ENDING),))

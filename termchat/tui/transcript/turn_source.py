@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.setting_changes import describe_changes, model_change
@@ -11,7 +11,7 @@ from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
 from termchat.tui.draw.ink import Ink, Run
-from termchat.tui.transcript.looks import Look, TokenLook, heat_inks, heats, kinds
+from termchat.tui.transcript.looks import Look, TokenLook, token_inks
 
 ENDINGS: dict[str, tuple[str, str]] = {
     "end": ("", ""),
@@ -68,15 +68,6 @@ class TurnText(NamedTuple):
     language: str = ""
 
 
-class Mark(NamedTuple):
-    """A change of settings: after how many characters and tokens of the turn, and what changed. `token` is -1 where it is
-    anything else."""
-
-    offset: int
-    token: int
-    text: str
-
-
 def parts_of(spans: Sequence[Span]) -> tuple[Part, ...]:
     """Make parts of the spans of one turn; the same nodes with the same counts compare equal."""
     parts: list[Part] = []
@@ -103,12 +94,14 @@ class TurnSource:
         self.parts, self.number, self.look = parts, number, look
         self.text = ""
         """The text that has been read."""
-        self.marks: list[Mark] = []
+        self.marks: list[TokenMark] = []
         self.forced: list[tuple[int, int]] = []
         """The first character of each text that a person forced, and the one behind it."""
         self._part = self._taken = self._tokens = self._settings_seen = 0
         self._drawn_with: SettingsRecord | None = None
         self._newest: SettingsRecord | None = None
+        self._change: TokenMark | None = None
+        """The mark of the newest change of settings."""
         self._pending_read = self._model_read = False
         self._token_marks = TokenMarks()
 
@@ -136,7 +129,7 @@ class TurnSource:
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
                 self._tokens += self._taken - begin
                 self._read_forced(tokens, begin)
-                self._mark(self._token_marks.read(tokens, begin, self._taken, part.begin))
+                self.marks += self._token_marks.read(tokens, begin, self._taken, part.begin)
                 constraint = settings.constraint if settings is not None and not settings.constraint_dropped else None
                 language = "json" if constraint is not None and constraint.kind == "json_schema" else ""
                 yield self._add(TurnText(tokens.texts.join_texts(self._taken, begin), thought, language))
@@ -146,7 +139,7 @@ class TurnSource:
             yield self._add(TurnText(part.rest))
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
         if self.done:
-            self._mark(self._token_marks.finish_marks())
+            self.marks += self._token_marks.finish_marks()
         if node.role == "assistant" and node.done and not self._pending_read:
             self._pending_read = True
             yield self._add(TurnText(part.rest))
@@ -174,15 +167,12 @@ class TurnSource:
 
     def _make_token_runs(self, tokens: TokenColumns, begin: int, end: int, look: TokenLook) -> Iterator[Run]:
         """Yield the texts of a node's tokens from one of its characters to another; forced tokens and near ties are marked."""
-        texts, inks = tokens.texts, heat_inks(look)
+        texts = tokens.texts
         first, last = texts.find_text(begin), texts.find_text(end - 1) + 1
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
-        marks = zip(kinds(tokens, first, last), heats(tokens, look)[first:last], strict=True)
-        for text, (kind, heat) in zip(pieces, marks, strict=True):
-            if text:
-                yield text, inks[kind][heat]
+        yield from (run for run in zip(pieces, token_inks(tokens, look, first, last), strict=True) if run[0])
 
     def describe_speaker(self, *, raw: bool = False) -> tuple[str, str]:
         """Return the speaker and a remark; for a piece of a raw text only the unusual."""
@@ -214,27 +204,25 @@ class TurnSource:
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))
             at += size
 
-    def _mark(self, marks: Iterable[TokenMark]) -> None:
-        self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)
-
     def _read_settings(self, node: Node) -> None:
         """Mark the changes that came before the next token of the node; several between two tokens are one."""
         if node.start is not None and not self._model_read:
             self._model_read = True
             if (other := model_change(node)) is not None:
-                self.marks.append(Mark(0, -1, other))
+                self.marks.append(TokenMark(0, 0, other))
         while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= self._taken:
             self._newest = node.settings[self._settings_seen]
             self._settings_seen += 1
             if not self._tokens or self._drawn_with is None:
                 self._drawn_with = self._newest
                 continue
-            if self.marks and self.marks[-1].token == self._tokens:
+            if self.marks and self.marks[-1] is self._change and self._change.token == self._tokens:
                 self.marks.pop()
             changed = describe_changes(self._drawn_with, self._newest)
             if changed:
                 text = f"{', '.join(changed)} at token {self._tokens}"
-                self.marks.append(Mark(len(self.text), self._tokens, text))
+                self._change = TokenMark(self._tokens, len(self.text), text)
+                self.marks.append(self._change)
 
 
 def describe_ending(node: Node) -> str:

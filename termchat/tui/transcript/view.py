@@ -38,6 +38,8 @@ HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
+_ANY = Color(0, 0, 0)
+"""The background for Textual's filters; every cell here has its own."""
 FORCED = Style(underline=True)
 """In the reading look, on what a person forced; in a token look it is marked already."""
 LOOP = Ink("text", ground="panel")
@@ -79,7 +81,6 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     def __init__(self, palette: Palette) -> None:
         super().__init__()
         self._paint = Paint(palette)
-        self._background = Color.parse(palette.background)
         self._subject: Conversation | Node | None = None
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document)
@@ -108,7 +109,6 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     @palette.setter
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
-        self._background = Color.parse(palette.background)
         self._document.repaint()
         self.refresh()
 
@@ -137,7 +137,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if subject is not self._subject:
             self._subject = subject
             self.close_cursor()
-            self._document.clear()
+            self._document.turns = []
             self.following = True
         return self._document.anchor()
 
@@ -224,7 +224,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         for y in crop.line_range:
             strip = self._view_line(y, selection)
             for line_filter in filters:
-                strip = strip.apply_filter(line_filter, self._background)
+                strip = strip.apply_filter(line_filter, _ANY)
             strips.append(strip.crop_extend(begin, end, None))
         return strips
 
