@@ -13,7 +13,7 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.chunks import Splitter
-from termchat.tui.transcript.code import blocks
+from termchat.tui.transcript.code import find_blocks
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
 from termchat.tui.transcript.selection import map_characters
@@ -135,7 +135,7 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
 
 def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:
     text = "x\n```py\na\n\n  b\n```\n1. y\n   ~~~~\n   c\n   ~~~\n   ~~~~\n- ```\n  d\n  ```\n`e`\n```\nopen"
-    assert [tuple(block) for block in blocks(text)] == [
+    assert [tuple(block) for block in find_blocks(text)] == [
         ("a\n\n  b", "py"),
         ("c\n~~~", ""),
         ("d", ""),

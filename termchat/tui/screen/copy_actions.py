@@ -51,9 +51,9 @@ class CopyActions(ScreenContext):
 
     def action_copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
-        from termchat.tui.transcript.code import blocks  # not needed before the first frame
+        from termchat.tui.transcript.code import find_blocks  # not needed before the first frame
 
-        there = [block for reply in self._replies() for block in blocks(reply)]
+        there = [block for reply in self._replies() for block in find_blocks(reply)]
         codes = [block.code for block in there]
         if not there:
             self.tell(Notice("no code block to copy"))

@@ -36,6 +36,7 @@ _MATH = re.compile(r" {0,3}(\$\$|\\\[)")
 _MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
 
 _STARTS: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    (_FENCE, "code"),
     (_HEADING, "line"),
     (_RULE, "line"),
     (_ITEM, "list"),
@@ -138,17 +139,12 @@ class Splitter:
 
     def _begin(self, line: str, body: str) -> None:
         self._close()
-        chunk = Chunk("paragraph", self._at, self._at + len(line), line, gap=self._gap)
-        fence = _FENCE.match(body) if not self._code else None
+        chunk = Chunk(_find_kind(body), self._at, self._at + len(line), line, gap=self._gap)
         if self._code:
             chunk.kind, chunk.language, chunk.fence = "code", self._code, _NO_FENCE
-        elif fence is not None:
-            chunk.kind, chunk.source, chunk.lead = "code", "", len(line)
+        elif (fence := _FENCE.match(body)) is not None:
+            chunk.source, chunk.lead = "", len(line)
             chunk.indent, chunk.fence, chunk.language = len(fence[1]), fence[2], fence[3]
-        else:
-            chunk.kind = next((kind for pattern, kind in _STARTS if pattern.match(body)), "paragraph")
-            if chunk.kind == "paragraph" and _depth(body) >= 4:
-                chunk.kind = "indented"
         self._open, self._gap = chunk, False
 
     def _close(self) -> None:
@@ -184,7 +180,7 @@ class Splitter:
 
     def _goes_on(self, current: Chunk, body: str) -> bool:
         """Return True if a line that is not blank belongs to the open chunk."""
-        starts = _starts_block(body)
+        starts = _find_kind(body) not in ("paragraph", "indented")
         match current.kind:
             case "line" | "code":
                 return False
@@ -211,8 +207,10 @@ def _cut_line(line: str) -> Iterator[str]:
     yield line[at:]
 
 
-def _starts_block(body: str) -> bool:
-    return _FENCE.match(body) is not None or any(pattern.match(body) for pattern, _ in _STARTS)
+def _find_kind(body: str) -> Kind:
+    """Find the kind of chunk that begins with a line."""
+    kind: Kind = next((kind for pattern, kind in _STARTS if pattern.match(body)), "paragraph")
+    return "indented" if kind == "paragraph" and _depth(body) >= 4 else kind
 
 
 def _is_long(chunk: Chunk) -> bool:
