@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 from rich.cells import split_graphemes
@@ -141,8 +140,7 @@ class Cursor:
             if not isinstance(block, TextBlock) or (at > first and block.start >= end):
                 break
             document.lay(at)
-            rows = _text_rows(block)
-            for row in rows[max(_find_row(block, rows, begin) - 1, 0) :]:  # a mark may have begun in the line before
+            for row in range(_list_rows(block, begin)[-2:][0], len(block.lines)):  # a mark may begin in the line before
                 cells = [cell for cell in list_cells(block, row) if begin <= cell.offset < end]
                 if cells:
                     blank = all(cell.text.isspace() for cell in cells)
@@ -195,18 +193,18 @@ def _find_stand_in(block: Block, begin: int, end: int) -> Spot:
 
     A token that continues a character has the cells of that character.
     """
-    text, rows = block.source.text, _text_rows(block)
-    at = _find_row(block, rows, begin)
-    before = [cell for cell in list_cells(block, rows[at]) if cell.offset < begin]
-    if at and begin == block.offset_at(rows[at], block.width) and text[begin - 1] != "\n":
-        at -= 1  # the line before is this one, wrapped
-        before = list_cells(block, rows[at])
+    text, rows = block.source.text, _list_rows(block, begin)
+    row = rows[-1]
+    before = [cell for cell in list_cells(block, row) if cell.offset < begin]
+    if len(rows) > 1 and begin == block.offsets[row] and text[begin - 1] != "\n":
+        row = rows[-2]  # the line before is this one, wrapped
+        before = list_cells(block, row)
     if not before:
-        return Spot(block, rows[at], 0, 1, own=False)
+        return Spot(block, row, 0, 1, own=False)
     last = before[-1]
     if text[begin:end].strip():
-        return Spot(block, rows[at], last.begin, last.end, own=True)
-    return Spot(block, rows[at], last.end, last.end + 1, own=False)
+        return Spot(block, row, last.begin, last.end, own=True)
+    return Spot(block, row, last.end, last.end + 1, own=False)
 
 
 def list_cells(block: Block, row: int) -> list[Cell]:
@@ -220,10 +218,7 @@ def list_cells(block: Block, row: int) -> list[Cell]:
     return cells
 
 
-def _text_rows(block: Block) -> list[int]:
-    return [row for row in range(len(block.lines)) if block.is_text(row)]
-
-
-def _find_row(block: Block, rows: Sequence[int], offset: int) -> int:
-    """Return which of the rows of text of a laid-out block holds a character."""
-    return max(bisect_right(rows, offset, key=lambda row: block.offset_at(row, block.width)) - 1, 0)
+def _list_rows(block: Block, offset: int) -> list[int]:
+    """List the rows of text of a laid-out block up to the one with a character."""
+    rows = [row for row in range(len(block.lines)) if block.is_text(row)]
+    return rows[: max(bisect_right(rows, offset, key=lambda row: block.offset_at(row, block.width)), 1)]

@@ -172,7 +172,7 @@ class Turn:
         for piece in source.read():
             if self._splitter is not None or (self._is_markdown and not piece.thought and piece.text):
                 if self._splitter is None:
-                    self.blocks += self._close_text()
+                    self.blocks += self._open_text(done=True)
                     self._text = None
                     self._splitter = Splitter(len(source.text) - len(piece.text), code=piece.language)
                 self._splitter.feed(piece.text)
@@ -183,9 +183,7 @@ class Turn:
         if chunks is not None:
             self.blocks += [ChunkBlock(source, chunk) for chunk in chunks.finished()]
         self._settled = len(self.blocks)
-        opened = self._close_text() if done else []
-        if not done and self._text is not None and not self._folded:
-            opened = [self._text]
+        opened = self._open_text(done=done)
         if chunks is not None:
             opened += [ChunkBlock(source, chunk, open=not done) for chunk in chunks.open(done=done)]
         for index, block in enumerate(opened):  # what did not change is laid out already
@@ -217,13 +215,13 @@ class Turn:
         block.grow(len(text))
         self._text = block
 
-    def _close_text(self) -> list[Block]:
-        """Return the open block of text as it is if nothing follows, without the empty line behind a last line break."""
+    def _open_text(self, *, done: bool) -> list[Block]:
+        """Return the block of text at the end; once the text is done, without the empty line behind a last line break."""
         block = self._text
         if block is None or self._folded:
             return []
-        block.grow(block.end, done=True)
-        return [block] if block.end > block.start or not block.start else []
+        block.grow(block.end, done=done)
+        return [] if done and block.end == block.start > 0 else [block]
 
     def _put_marks(self, since: int) -> None:
         """Give each block the marks that come after its first character and not after the next block's."""
