@@ -6,7 +6,7 @@ import pytest
 
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Draft
-from termchat.tui.draw.ink import Paint
+from termchat.tui.draw.ink import BLANK, Paint
 from termchat.tui.pages.ribbon import BLOCKS, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
@@ -30,7 +30,9 @@ def test_accepted_rejected_and_plain_tokens_look_different_in_every_theme(theme:
     document.show_end()
     cursor = Cursor(document)
     cursor.put(TokenRef(node.number, 0))
-    segments = [segment for segment in document.strip(cursor.rows()[0], paint) if "fox" in segment.text]
+    segments = [
+        segment for segment in paint.strip(document.line(cursor.rows()[0]) or BLANK, 60) if "fox" in segment.text
+    ]
     assert [segment.text.strip() for segment in segments] == ["fox fox", "fox", "fox"]
     assert len({segment.style for segment in segments}) == 3
 

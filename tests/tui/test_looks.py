@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from termchat.conversation.heat import MeasureName, entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.draw.ink import HEATS
+from termchat.tui.draw.ink import BLANK, HEATS
 from termchat.tui.pages.ribbon import BLOCKS, ribbon_line, token_at
 from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
 from termchat.tui.transcript.cursor import Cursor, Move
@@ -82,8 +82,7 @@ def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     cursor = Cursor(document)
     for index, heat in enumerate(heats(node.tokens, look)):
         cursor.put(TokenRef(node.number, index))
-        strip = document.strip(cursor.rows()[0], PAINT)
-        assert strip is not None
+        strip = PAINT.strip(document.line(cursor.rows()[0]) or BLANK, document.width)
         segment = next(iter(strip.crop(cursor.spots[0].begin + 1, cursor.spots[0].end + 1)))
         color = PAINT.palette.heat[heat * len(PAINT.palette.heat) // HEATS]
         assert segment.style is not None

@@ -18,7 +18,7 @@ _NO_FENCE = "\n"
 """Closes no code block, since no line has it."""
 
 CODE_LINES = (12, 24, 100)
-"""Lines after which a code block is cut where it seems to begin anew, outside of long comments and strings, anywhere."""
+"""Lines after which a code block is cut where it seems to begin again, outside of long comments and strings, anywhere."""
 
 Kind = Literal["paragraph", "line", "list", "quote", "table", "indented", "code", "math"]
 
@@ -69,8 +69,8 @@ class Chunk:
 
 
 class Splitter:
-    """Takes a reply's text as it comes, from character `at` on; gives the chunks that are finished and those that are still
-    open. With the name of a language in `code` all of it is one code block."""
+    """Cuts a reply's text as it comes, from character `at` on, into finished chunks and chunks that are still open.
+    With the name of a language in `code` all of it is one code block."""
 
     def __init__(self, at: int = 0, *, code: str = "") -> None:
         self._code = code

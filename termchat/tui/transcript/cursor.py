@@ -117,9 +117,9 @@ class Cursor:
         """Return the lines of the document that it is on."""
         return [self._document.line_of(spot.block, spot.row) for spot in self.spots]
 
-    def find_newest(self, top: int, bottom: int) -> TokenRef | None:
-        """Return the last token on these lines, or behind it the last one without cells; else the newest of the chat."""
-        lines = range(bottom - 1, top - 1, -1)
+    def find_newest(self) -> TokenRef | None:
+        """Return the last token in view, or behind it the last one without cells; else the newest of the chat."""
+        lines = reversed(range(self._document.top, self._document.top + self._document.rows))
         ref = next((token for y in lines if (token := self.find_token(y, BEHIND)) is not None), None)
         if ref is None:
             return self.track.last()

@@ -11,19 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from textual.strip import Strip
-
 from termchat.conversation.tree import HEAD, Conversation, Span
 from termchat.conversation.versions import Versions
-from termchat.tui.draw.ink import MARGIN, Line, Paint
+from termchat.tui.draw.ink import MARGIN, Line
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.tokens import Track
 from termchat.tui.transcript.turn import Turn
 from termchat.tui.transcript.turn_source import Part, parts_of
-
-PAINTED = 1000
-"""Lines that are kept as they are painted."""
 
 
 class Anchor(NamedTuple):
@@ -46,8 +41,6 @@ class Document:
         self.blocks: list[Block] = []
         self.tops = [0]
         """The first line of each block, and behind them the number of lines."""
-        self._painted: dict[int, tuple[Line, Strip]] = {}
-        """The lines that were painted last, by their identity."""
         self.track = Track(())
 
     @property
@@ -96,7 +89,6 @@ class Document:
 
     def resize(self, width: int) -> None:
         self.width = width
-        self.repaint()
         self._stack(0)
 
     def change_look(self, look: Look) -> None:
@@ -104,10 +96,6 @@ class Document:
         for turn in self.turns:
             turn.change_look(look)
         self._stack_turns()
-
-    def repaint(self) -> None:
-        """Drop the painted lines, whose colours or widths are others now."""
-        self._painted.clear()
 
     def toggle_thoughts(self, number: int | None) -> bool:
         """Open or fold the thoughts of the turn with a node, or of the last turn that has some (None); False without any."""
@@ -220,17 +208,6 @@ class Document:
     def line(self, y: int) -> Line | None:
         place = self.find(y)
         return place[0].lines[place[1]] if place is not None else None
-
-    def strip(self, y: int, paint: Paint) -> Strip | None:
-        """Return a line, painted; None outside, and where nothing is laid out."""
-        line = self.line(y)
-        if line is None:
-            return None
-        if id(line) not in self._painted:
-            if len(self._painted) == PAINTED:
-                del self._painted[next(iter(self._painted))]
-            self._painted[id(line)] = line, paint.strip(line, self.width)
-        return self._painted[id(line)][1]
 
     def anchor(self, y: int | None = None) -> Anchor:
         """Return the character that begins a line; without one, the first in view."""

@@ -71,8 +71,8 @@ def has_drafts(replies: Iterable[Node]) -> bool:
 
 def lacks_after(replies: Iterable[Node]) -> bool:
     """Return True if the engine reported no probabilities after the chain."""
-    told = [node.tokens.probabilities for node in replies if len(node.tokens)]
-    return bool(told) and all(map(isnan, chain.from_iterable(told)))
+    columns = [node.tokens.probabilities for node in replies if len(node.tokens)]
+    return bool(columns) and all(map(isnan, chain.from_iterable(columns)))
 
 
 def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
@@ -95,8 +95,8 @@ _DRAFT_WORDS = (("accepted", ACCEPTED), ("rejected", REJECTED), ("plain", PLAIN)
 
 
 def legend_line(look: TokenLook, reply: Sequence[Span] | None = None) -> Line:
-    """The look's name, its colours from hot to calm between the words for both ends, and how forced tokens and near ties are
-    marked. The look of drafts has a word for each colour, and one where nothing was drafted for the
+    """Render the look's name, its colours from hot to calm between the words for both ends, and how forced tokens and near ties
+    are marked. The look of drafts has a word for each colour, and one where nothing was drafted for the
     `reply`, if that is given."""
     if look == "drafts":
         return _drafts_legend(reply)

@@ -163,7 +163,7 @@ def _feed_inline(wrapper: Wrapper, source: str) -> Wrapper:
 
 
 class _Prefix:
-    """What stands before the lines of a list item or quote: a marker at the first, then something as wide."""
+    """The cells before the lines of a list item or quote: a marker at the first, then a blank as wide."""
 
     def __init__(self, first: Run, rest: Run) -> None:
         self.first: Run | None = first

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.cells import cell_len
 
@@ -35,46 +36,40 @@ def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -
         return ""
     first, last = document.index_on(lines.start), document.index_on(lines.stop - 1)
     first_row, last_row = lines.start - document.tops[first], lines.stop - 1 - document.tops[last]
+    left, right = max(begin - MARGIN, 0), max(end - MARGIN, 0) if end >= 0 else None
     below = len(document.blocks) - last
     for turn in range(document.blocks[first].source.number, document.blocks[last].source.number + 1):
         document.read(turn)
     last = len(document.blocks) - below
+    begins_in, ends_in = (document.is_laid(document.blocks[index]) for index in (first, last))
     pieces: list[str] = []
-    blocks: list[Block] = []
-    """Those of a text that is selected, from character `start` on, to character `stop`."""
-    start = stop = 0
-    for index in range(first, last + 1):
-        block = document.blocks[index]
-        was_laid, is_note = document.is_laid(block), isinstance(block, NoteBlock)
-        if blocks and (is_note or blocks[0].source is not block.source):
-            pieces.append(_join_text(blocks, start, stop))
-            blocks = []
-        if is_note:
+    keys = [(block.source.number, isinstance(block, NoteBlock)) for block in document.blocks]
+    for (_, is_note), group in groupby(range(first, last + 1), key=keys.__getitem__):
+        indexes = list(group)
+        for index in indexes if is_note else ():
             document.lay(index)
-        left = max(begin - MARGIN, 0) if index == first else 0
-        right = max(end - MARGIN, 0) if index == last and end >= 0 else None
-        row = first_row if index == first else 0
-        behind = last_row + 1 if index == last and was_laid else len(block.lines)
-        if is_note:
-            shown = [line.text for line in block.lines[row:behind]]
-            shown[-1:] = [line[:right] for line in shown[-1:]]
-            shown[:1] = [line[left:] for line in shown[:1]]
+            shown = [line.text for line in document.blocks[index].lines]
+            if index == last and ends_in:
+                shown = [*shown[:last_row], shown[last_row][:right]]
+            if index == first:
+                shown = [shown[first_row][left:], *shown[first_row + 1 :]]
             pieces += map(str.rstrip, shown)
+        if is_note:
             continue
-        if not was_laid or (row, left, behind, right) == (0, 0, len(block.lines), None):
-            begin_at, end_at = block.start, block.end
-        elif rows := [at for at in range(row, behind) if block.is_text(at)]:
-            begin_at = _find_offset(block, rows[0], left if rows[0] == first_row else 0, begins=True)
-            end_at = block.find_line_span(rows[-1])[1]
-            if right is not None and rows[-1] == last_row:
-                end_at = _find_offset(block, rows[-1], right)
-        else:
-            continue
-        start = start if blocks else begin_at
-        blocks.append(block)
-        stop = end_at
-    if blocks:
-        pieces.append(_join_text(blocks, start, stop))
+        blocks = [document.blocks[index] for index in indexes]
+        start, stop = blocks[0].start, blocks[-1].end
+        if indexes[0] == first and begins_in and (first_row or left):
+            rows = [row for row in range(first_row, len(blocks[0].lines)) if blocks[0].is_text(row)]
+            at = left if rows[:1] == [first_row] else 0
+            start = _find_offset(blocks[0], rows[0], at, begins=True) if rows else blocks[0].end
+        if indexes[-1] == last and ends_in:
+            rows = [row for row in range(last_row + 1) if blocks[-1].is_text(row)]
+            stop = blocks[-1].find_line_span(rows[-1])[1] if rows else blocks[-1].start
+            if right is not None and rows[-1:] == [last_row]:
+                stop = _find_offset(blocks[-1], last_row, right)
+        if start <= stop:
+            selected = [block for block in blocks if block.end > start and block.start < stop] or blocks
+            pieces.append(_join_text(selected, start, min(stop, selected[-1].end)))
     return "\n".join(pieces)
 
 
@@ -86,7 +81,7 @@ def _join_text(blocks: Sequence[Block], begin: int, end: int) -> str:
     ]
     fence = first.chunk.fence if isinstance(first, ChunkBlock) and len(code) == len(blocks) - 1 else ""
     if fence and begin == first.start and whole.startswith(fence, begin):
-        begin = whole.find("\n", begin, end) + 1
+        begin = whole.find("\n", begin, end) + 1 or end
     text = whole[begin:end].rstrip("\n")
     rest, _, line = text.rpartition("\n")
     closed = fence and end == last.end and not line.strip(f" {fence}") and fence in line

@@ -25,7 +25,7 @@ ENDINGS: dict[str, tuple[str, str]] = {
 
 
 class Part(NamedTuple):
-    """A node of the turn, and how many of its tokens are shown: None is all there are and will be. `reach`: how many of
+    """A node of the turn, and how many of its tokens are shown: None is all, also later ones. `reach`: how many of
     them the path takes; where a stop sequence swallowed tokens and the chat goes on, all are read but not all reached.
     `begin`: how many characters of the turn come before it."""
 

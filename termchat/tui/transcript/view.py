@@ -26,6 +26,7 @@ from termchat.tui.terminal.compositor import touch
 from termchat.tui.terminal.screens import frame_is_due
 from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
+from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Anchor, Document
 from termchat.tui.transcript.hits import CURRENT, HIT, Finding
@@ -46,6 +47,8 @@ LOOP = Ink("text", ground="panel")
 """In the reading look the ground of text that is repeated; a token look keeps its colors."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
+PAINTED = 1000
+"""Lines that are kept as they are painted."""
 _TRIES = 5
 """Laying out what comes into view may move it again; after so many rounds enough of it is laid out."""
 
@@ -81,6 +84,8 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     def __init__(self, palette: Palette) -> None:
         super().__init__()
         self._paint = Paint(palette)
+        self._painted: dict[int, tuple[Line, Strip]] = {}
+        """The lines that were painted last, by their identity."""
         self._subject: Conversation | Node | None = None
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document)
@@ -109,7 +114,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     @palette.setter
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
-        self._document.repaint()
+        self._painted.clear()
         self.refresh()
 
     @property
@@ -211,6 +216,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if self._document.width != self.size.width:
             anchor = self._document.anchor()
             self._document.resize(self.size.width)
+            self._painted.clear()
         self._lay_out(anchor)
 
     # --- drawing -----------------------------------------------------------------------------------------------------
@@ -232,13 +238,13 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         return self._view_line(y, self.text_selection).apply_offsets(0, self._document.top + y)
 
     def _view_line(self, y: int, selection: Selection | None) -> Strip:
-        number, strip = self._document.top + y, None
-        if number == self._hovered[0] and (line := self._document.line(number)) is not None:
-            strip = self._paint.strip(self.underlined(number, line), self.size.width)
-        strip = strip or self._document.strip(number, self._paint)
-        strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        for begin, end, style in self._overlays(number, strip):
-            strip = restyle(strip, begin, end, style)
+        number = self._document.top + y
+        if (place := self._document.find(number)) is not None:
+            strip = self._paint_line(self.underlined(number, place[0].lines[place[1]]))
+            for begin, end, style in self._overlays(*place, strip):
+                strip = restyle(strip, begin, end, style)
+        else:
+            strip = Strip.blank(self.size.width, self._paint.style(Ink()))
         if selection is not None and (span := selection.get_span(number)) is not None:
             cells = strip.index_to_cell_position
             style = self.screen.get_component_rich_style("screen--selection")
@@ -249,13 +255,17 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             strip = Strip.join([strip.adjust_cell_length(room), Strip(hint)]) if room > 0 else strip
         return strip
 
-    def _overlays(self, y: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
+    def _paint_line(self, line: Line) -> Strip:
+        """Paint a line, unless it was one of the last."""
+        if id(line) not in self._painted:
+            if len(self._painted) == PAINTED:
+                del self._painted[next(iter(self._painted))]
+            self._painted[id(line)] = line, self._paint.strip(line, self._document.width)
+        return self._painted[id(line)][1]
+
+    def _overlays(self, block: Block, row: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
         """Yield the cells of a line with a style on top of theirs: repeated and forced text, the cursor, hits."""
-        place = self._document.find(y)
-        if place is None:
-            return
-        (block, row), cells, reading = place, strip.index_to_cell_position, self.look == "reading"
-        source = block.source
+        source, cells, reading = block.source, strip.index_to_cell_position, self.look == "reading"
         loop = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor if reading else None)
         for _, begin, end in find_hits(block, row, source.loops):
             yield cells(begin), cells(end), loop
@@ -339,8 +349,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         """
         if self._cursor.ref is None and self._document.track.last() is not None:
             self._begin_pointing()
-            top = self._document.top
-            self._move_cursor(self._cursor.find_newest(top, top + self._document.rows))
+            self._move_cursor(self._cursor.find_newest())
 
     def close_cursor(self) -> None:
         """Remove the cursor, and return to the reading look if the cursor has replaced that."""
@@ -480,14 +489,10 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if frame_is_due(self.screen) or self.app.animator.is_being_animated(self, "scroll_y"):
             return
         document, deadline = self._document, perf_counter() + SLICE
-        height, seen = document.height, document.find(document.top)
+        height = document.height
         self.is_complete = document.lay_more(lambda: perf_counter() > deadline)
-        if self.following:
-            document.show_end()
-        self._scroll(draws=False)
-        if document.find(document.top) != seen or self.text_selection is not None:
-            touch(self, self.size.region)
-        elif self._unseen and document.height != height:  # the mark's number is another
+        self._scroll(draws=self.text_selection is not None)  # else the lines in view stay, under other numbers
+        if self._unseen and document.height != height:  # the mark's number is another
             touch(self, Region(0, document.rows - 1, self.size.width, 1))
         gc.freeze()  # the lines stay: a full collection over them would stop the screen
         if self.is_complete:
