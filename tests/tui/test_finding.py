@@ -135,7 +135,7 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
 
 def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:
     text = "x\n```py\na\n\n  b\n```\n1. y\n   ~~~~\n   c\n   ~~~\n   ~~~~\n- ```\n  d\n  ```\n`e`\n```\nopen"
-    assert [tuple(block) for block in find_blocks(text)] == [
+    assert list(find_blocks(text)) == [
         ("a\n\n  b", "py"),
         ("c\n~~~", ""),
         ("d", ""),

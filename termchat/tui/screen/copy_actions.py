@@ -54,7 +54,7 @@ class CopyActions(ScreenContext):
         from termchat.tui.transcript.code import find_blocks  # not needed before the first frame
 
         there = [block for reply in self._replies() for block in find_blocks(reply)]
-        codes = [block.code for block in there]
+        codes = [code for code, _ in there]
         if not there:
             self.tell(Notice("no code block to copy"))
             return
@@ -62,7 +62,7 @@ class CopyActions(ScreenContext):
         back = back % len(codes) + 1 if before == codes else 1
         self._code = codes, back
         at = len(codes) - back
-        language = f" ({there[at].language})" if there[at].language else ""
+        language = f" ({there[at][1]})" if there[at][1] else ""
         self.copy_to_clipboard(codes[at], f"code block {at + 1} of {len(codes)}{language}")
 
     def action_copy_json(self) -> None:

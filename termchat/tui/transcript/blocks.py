@@ -132,9 +132,6 @@ class TitleBlock(NoteBlock):
         super().__init__(source, -1, -1, runs)
         self.gap, self.ground, self._kept = gap and bool(runs), ground, kept
 
-    def estimate(self, width: int) -> int:
-        return 1 + self.gap if self.runs else 0
-
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if not self.runs:
             return [], None

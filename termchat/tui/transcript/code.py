@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from termchat.tui.draw.ink import Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import wrap_runs
@@ -81,15 +81,9 @@ def _find_ink(kind: _TokenType) -> Ink:
 _OPENS = re.compile(r"((?:\s*(?:[-+*]|\d{1,9}[.)])\s)?\s*)(`{3,}(?=[^`]*$)|~{3,})\s*(\S*)")
 
 
-class CodeBlock(NamedTuple):
-    """The code without its fences, and the language that it says it is, "" without."""
-
-    code: str
-    language: str
-
-
-def find_blocks(text: str) -> Iterator[CodeBlock]:
-    """Yield all fenced blocks, in order; the last may still be open."""
+def find_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
+    still be open."""
     fence, indent, language = "", 0, ""
     lines: list[str] = []
     for line in text.split("\n"):
@@ -98,9 +92,9 @@ def find_blocks(text: str) -> Iterator[CodeBlock]:
             if opens is not None:
                 fence, indent, language = opens[2], len(opens[1]), opens[3]
         elif (end := line.strip()).startswith(fence) and not end.strip(fence[0]):
-            yield CodeBlock("\n".join(lines), language)
+            yield "\n".join(lines), language
             fence, lines = "", []
         else:
             lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
     if fence and lines:
-        yield CodeBlock("\n".join(lines), language)
+        yield "\n".join(lines), language

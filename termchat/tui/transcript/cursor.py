@@ -221,4 +221,4 @@ def list_cells(block: Block, row: int) -> list[Cell]:
 def _list_rows(block: Block, offset: int) -> list[int]:
     """List the rows of text of a laid-out block up to the one with a character."""
     rows = [row for row in range(len(block.lines)) if block.is_text(row)]
-    return rows[: max(bisect_right(rows, offset, key=lambda row: block.offset_at(row, block.width)), 1)]
+    return rows[: max(bisect_right(rows, offset, key=block.offsets.__getitem__), 1)]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -66,6 +66,8 @@ _OPENS: dict[str, dict[str, bool | str]] = {
 FRAME = Ink("border")
 BAR: Run = (" │ ", FRAME)
 NARROWEST = 4
+TableCell = tuple[tuple[Run, ...], str]
+"""A cell's runs, and "left", "right", "center" or ""."""
 
 
 @lru_cache(maxsize=1)
@@ -269,19 +271,12 @@ class _Writer:
             elif token.type in ("th_open", "td_open"):
                 ink = TEXT._replace(bold=token.type == "th_open")
                 align = str(token.attrs.get("style", "")).removeprefix("text-align:")
-                rows[-1].append(TableCell(_parse_runs(tokens[index + 1].content, ink), align))
+                rows[-1].append((_parse_runs(tokens[index + 1].content, ink), align))
             index += 1
         first, rest = self._take_prefix()
         for number, line in enumerate(_render_table(rows, self._room, self._hidden)):
             self.lines.append(Line((*(rest if number else first), *line.runs)))
         return index
-
-
-class TableCell(NamedTuple):
-    """A cell's runs, and "left", "right", "center" or ""."""
-
-    runs: tuple[Run, ...]
-    align: str
 
 
 def _render_table(rows: list[list[TableCell]], width: int, hidden: int) -> Iterator[Line]:
@@ -290,8 +285,8 @@ def _render_table(rows: list[list[TableCell]], width: int, hidden: int) -> Itera
     Where there are too many columns to stand beside each other each row is listed cell by cell, with the names of the columns.
     """
     widths = [
-        max(1, *(cell_len(line.text) for cell in column for line in _wrap_cell(cell.runs, 10_000)))
-        for column in zip_longest(*rows, fillvalue=TableCell((), ""))
+        max(1, *(cell_len(line.text) for runs, _ in column for line in _wrap_cell(runs, 10_000)))
+        for column in zip_longest(*rows, fillvalue=((), ""))
     ]
     room = width - len(BAR[0]) * (len(widths) - 1)
     while sum(widths) > room and (widest := max(widths)) > NARROWEST:  # the widest give way first
@@ -306,11 +301,11 @@ def _render_table(rows: list[list[TableCell]], width: int, hidden: int) -> Itera
         return
     for row in rows[max(hidden, 1) :]:
         yield Line((("─" * max(width, 1), FRAME),))
-        for name, cell in zip(rows[0], row, strict=False):
-            if cell.runs:
-                yield from wrap_runs((*name.runs, (": ", FRAME), *cell.runs), width, (), (("  ", Ink()),))
+        for (name, _), (runs, _) in zip(rows[0], row, strict=False):
+            if runs:
+                yield from wrap_runs((*name, (": ", FRAME), *runs), width, (), (("  ", Ink()),))
     if len(rows) == 1:  # a head without a row below it: one text
-        yield from wrap_runs([run for cell in rows[0] for run in (BAR, *cell.runs)][1:], width)
+        yield from wrap_runs([run for runs, _ in rows[0] for run in (BAR, *runs)][1:], width)
 
 
 @lru_cache(maxsize=256)
@@ -320,12 +315,12 @@ def _wrap_cell(runs: tuple[Run, ...], width: int) -> tuple[Line, ...]:
 
 
 def _render_row(row: list[TableCell], widths: list[int]) -> Iterator[Line]:
-    columns = [_wrap_cell(cell.runs, size) for cell, size in zip(row, widths, strict=False)]
+    columns = [_wrap_cell(runs, size) for (runs, _), size in zip(row, widths, strict=False)]
     for parts in zip_longest(*columns, fillvalue=BLANK):
         runs: list[Run] = []
         for index, (part, size) in enumerate(zip(parts, widths, strict=False)):
             space = max(size - cell_len(part.text), 0)
-            left = {"right": space, "center": space // 2}.get(row[index].align, 0)
+            left = {"right": space, "center": space // 2}.get(row[index][1], 0)
             runs += [BAR] if index else []
             runs += [(" " * left, Ink()), *part.runs, (" " * (space - left), Ink())]
         yield Line(tuple(run for run in runs if run[0]))

@@ -7,9 +7,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from termchat.conversation.setting_changes import describe_changes
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Node, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.tui.transcript.turn_source import Part
 
@@ -18,6 +19,12 @@ IMPROBABLE = 0.1
 
 UNCERTAIN = 0.9
 """The share of a reply's tokens whose entropy is lower than that of an uncertain one."""
+
+
+_RECKONED = 256
+"""Tokens after which a growing reply's entropies are sorted again."""
+
+_thresholds: WeakKeyDictionary[TokenColumns, tuple[int, float]] = WeakKeyDictionary()
 
 
 class TokenRef(NamedTuple):
@@ -139,8 +146,7 @@ def find_uncertain(parts: Sequence[Part], indexes: range) -> int | None:
     if not indexes:
         return None  # there may be no token of which to take a percentile
     bits, count = parts[-1].node.tokens.entropies, parts[-1].reached
-    known = sorted(value for value in bits if not math.isnan(value))
-    least = known[int(UNCERTAIN * (len(known) - 1))] if known else math.inf
+    least = _find_threshold(parts[-1].node.tokens)
     for index in indexes:
         here = bits[index]
         if (
@@ -177,6 +183,15 @@ def find_fork(forks: Iterable[tuple[int, int]]) -> Test:
         return (max if indexes.step < 0 else min)(at, default=None)
 
     return test
+
+
+def _find_threshold(tokens: TokenColumns) -> float:
+    count = len(tokens) - len(tokens) % _RECKONED if len(tokens) > _RECKONED else len(tokens)
+    known = _thresholds.get(tokens)
+    if known is None or known[0] != count:
+        bits = sorted(value for value in tokens.entropies[:count] if not math.isnan(value))
+        known = _thresholds[tokens] = count, bits[int(UNCERTAIN * (len(bits) - 1))] if bits else math.inf
+    return known[1]
 
 
 def _find_settings(node: Node, index: int) -> SettingsRecord | None:

@@ -50,14 +50,14 @@ class Turn:
         """Which of how many versions of the turn it is."""
         self.unfolded = False
         """Whether a person opened the thoughts."""
+        self.look = look
         self.source = TurnSource(parts, number, look)
-        self._reset(look)
+        self._reset()
 
-    def _reset(self, look: Look) -> None:
+    def _reset(self) -> None:
         """Drop all blocks."""
-        self.source = source = TurnSource(self.parts, self.source.number, look)
         self.is_read = False
-        self.blocks: list[Block] = [Block(source, -1, self.parts[-1].end)]
+        self.blocks: list[Block] = [Block(self.source, -1, self.parts[-1].end)]
         self._settled = 0
         self._text: TextBlock | None = None
         """The block of plain text or thoughts that may still grow."""
@@ -73,10 +73,11 @@ class Turn:
     def read(self, *, running: bool) -> int:
         """Read on into blocks; return the index of the first block that may have changed."""
         if self.is_read and self._is_markdown and self._folded != self._fold():  # the thoughts are over
-            self._reset(self.source.look)
+            self._reset()
         if not self.is_read:
             self.is_read = True
-            wanted = self.source.look == "reading" and self.source.role == "assistant"
+            self.source = TurnSource(self.parts, self.source.number, self.look)
+            wanted = self.look == "reading" and self.source.role == "assistant"
             self._is_long = wanted and self.parts[-1].end > MOST_READ
             self._is_markdown = wanted and not self._is_long
             self._title = self._make_title()
@@ -100,14 +101,15 @@ class Turn:
     def change_look(self, look: Look) -> None:
         """Show it in another look. A person's message looks the same in all."""
         if self.source.role != "user":
-            self._reset(look)
+            self.look = look
+            self._reset()
 
     def toggle_thoughts(self) -> bool:
         """Open or fold its thoughts; return False without any."""
         if self._fold() is None:
             return False
         self.unfolded = not self.unfolded
-        self._reset(self.source.look)
+        self._reset()
         return True
 
     def _fold(self) -> bool | None:

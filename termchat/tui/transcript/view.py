@@ -411,10 +411,8 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if nearest is None:
             self.close_cursor()
             return
-        if nearest == ref:
-            self._cursor.find()
-        else:
-            self._cursor.put(nearest)
+        self._cursor.put(nearest)
+        if nearest != ref:
             self.post_message(self.CursorMoved(nearest))
         self._show_cursor()
 
