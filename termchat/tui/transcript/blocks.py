@@ -50,21 +50,21 @@ class Block:
     def lay(self, width: int) -> None:
         if self.width == width:
             return
-        lines, offsets = self.content(width)
+        lines, self._offsets = self.content(width), None
         if self.caret:
             lines = lines or [BLANK]  # behind the last character; the margin leaves a cell for it
             lines = [*lines[:-1], lines[-1]._replace(runs=(*lines[-1].runs, CARET))]
         if self.marks:
-            lines, offsets = self._add_marks(lines, self.align(lines) if offsets is None else offsets, width)
+            lines, self._offsets = self._add_marks(lines, width)
         if self.ground:
             lines = on_ground(lines, self.ground)
         if self.gap:
             lines = [BLANK, *lines]
-            offsets = [self.start, *offsets] if offsets is not None else None
-        self.lines, self._offsets, self.width = lines, offsets, width
+            self._offsets = [self.start, *self._offsets] if self._offsets is not None else None
+        self.lines, self.width = lines, width
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        """Lay out its own lines; return them, and where each begins in the turn's text if that is known exactly."""
+    def content(self, width: int) -> list[Line]:
+        """Lay out its own lines."""
         raise NotImplementedError
 
     @property
@@ -99,9 +99,9 @@ class Block:
         """Find where each line begins in the turn's text."""
         return [self.start] * len(lines)
 
-    def _add_marks(self, lines: list[Line], offsets: list[int], width: int) -> tuple[list[Line], list[int]]:
-        """Put each mark after the line that holds the character before it."""
-        begins = offsets[: len(lines)]
+    def _add_marks(self, lines: list[Line], width: int) -> tuple[list[Line], list[int]]:
+        """Put each mark after the line that holds the character before it; return where each line begins, too."""
+        begins = self.align(lines)
         lines, offsets = list(lines), list(begins)
         for mark in reversed(self.marks):
             after = bisect_left(begins, mark.offset)
@@ -120,9 +120,9 @@ class NoteBlock(Block):
         super().__init__(source, start, end)
         self.runs, self._first = runs, first
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+    def content(self, width: int) -> list[Line]:
         rest = tuple((" " * len(text), ink) for text, ink in self._first)
-        return wrap_runs(self.runs, width, self._first, rest), None
+        return wrap_runs(self.runs, width, self._first, rest)
 
 
 class TitleBlock(NoteBlock):
@@ -132,11 +132,11 @@ class TitleBlock(NoteBlock):
         super().__init__(source, -1, -1, runs)
         self.gap, self.ground, self._kept = gap and bool(runs), ground, kept
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+    def content(self, width: int) -> list[Line]:
         if not self.runs:
-            return [], None
+            return []
         (name, ink), *others = self.runs
-        return wrap_runs([(one_line(name, width - self._kept) if self._kept else name, ink), *others], width), None
+        return wrap_runs([(one_line(name, width - self._kept) if self._kept else name, ink), *others], width)
 
 
 class TextBlock(Block):
@@ -160,14 +160,17 @@ class TextBlock(Block):
         if (end, ends_line) != (self.end, self.ends_line):
             self.end, self.ends_line, self.width = end, ends_line, 0
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+    def content(self, width: int) -> list[Line]:
         if self._wrapped[0] != width:
             self._wrapper, self._wrapped = Wrapper(width, self.BAR, self.BAR), (width, self.start)
         for text, ink in self.source.make_runs(self._wrapped[1], self.end, self.INK):
             self._wrapper.feed(text, ink)
         self._wrapped = width, self.end
-        lines = list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
-        return lines, [self.start + start for start in self._wrapper.line_starts[: len(lines)]]
+        return list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
+
+    def align(self, lines: Sequence[Line]) -> list[int]:
+        starts = self._wrapper.line_starts[: len(self._wrapper.closed) if self.ends_line else None]
+        return [self.start + start for start in starts[max(len(starts) - len(lines), 0) :]]
 
 
 class ThoughtBlock(TextBlock):
@@ -176,12 +179,12 @@ class ThoughtBlock(TextBlock):
     BAR = (("▎ ", Ink("border")),)
     INK = Ink("muted", italic=True)
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+    def content(self, width: int) -> list[Line]:
         """Leave out blank lines before the first word."""
-        lines, offsets = super().content(width)
+        lines = super().content(width)
         words = (row for row, line in enumerate(lines) if line.text != self.BAR[0][0])
         begin = next(words, len(lines) - 1) if self.start == 0 and lines else 0
-        return lines[begin:], offsets[begin:] if offsets is not None else None
+        return lines[begin:]
 
 
 class ChunkBlock(Block):
@@ -198,20 +201,20 @@ class ChunkBlock(Block):
 
     __hash__ = Block.__hash__
 
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
+    def content(self, width: int) -> list[Line]:
         chunk = self.chunk
         if chunk.kind == "code":
-            return self._label + render_code(chunk.source, chunk.language, width), None
+            return self._label + render_code(chunk.source, chunk.language, width)
         if chunk.kind == "math":
-            return wrap_runs([(chunk.source.rstrip("\n"), CODE)], width), None
+            return wrap_runs([(chunk.source.rstrip("\n"), CODE)], width)
         if self.open and not chunk.head and (table := complete_table(chunk.source)) is not None:
-            return render_markdown(table, width, chunk.indent), None
+            return render_markdown(table, width, chunk.indent)
         if self.open and chunk.kind == "paragraph" and not chunk.indent:
-            return render_paragraph(chunk.source, width), None
+            return render_paragraph(chunk.source, width)
         source = close_marks(chunk.source) if self.open else chunk.source
         if chunk.indent:
             source = "\n".join(dedent(line, chunk.indent) for line in source.split("\n"))
-        return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
+        return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0)
 
     def align(self, lines: Sequence[Line]) -> list[int]:
         offsets, at, source = [], 0, self.chunk.source
