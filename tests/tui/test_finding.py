@@ -17,9 +17,9 @@ from termchat.tui.transcript.code import find_blocks
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
 from termchat.tui.transcript.selection import map_characters
-from termchat.tui.transcript.turn_source import TurnSource, parts_of
+from termchat.tui.transcript.turn_source import parts_of
 from tests import made_records
-from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
+from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled, source_of
 
 
 def turns(chat: Conversation) -> list[tuple[object, ...]]:
@@ -120,9 +120,7 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
     splitter = Splitter()
     splitter.feed(text)
     chunk = [*splitter.finished(), *splitter.open(done=True)][1]
-    source = TurnSource(())
-    source.text = text
-    block = ChunkBlock(source, chunk)
+    block = ChunkBlock(source_of(text), chunk)
     block.lay(60)
     for line in filter(None, code):
         at = text.index(line)

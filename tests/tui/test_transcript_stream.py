@@ -10,17 +10,15 @@ from termchat.decoding.constraint import Constraint
 from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.chunks import Splitter, close_marks, complete_table
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.turn_source import TurnSource
-from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, start, token
+from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, source_of, start, token
 
 WIDTH = 60
 
 
 def drawn(text: str, *, done: bool = False) -> list[str]:
     """The lines of a reply that has come so far."""
-    splitter, lines, source = Splitter(), list[str](), TurnSource(())
+    splitter, lines, source = Splitter(), list[str](), source_of(text)
     splitter.feed(text)
-    source.text = text
     blocks = [ChunkBlock(source, chunk) for chunk in splitter.finished()]
     blocks += [ChunkBlock(source, chunk, open=not done) for chunk in splitter.open(done=done)]
     for block in blocks:

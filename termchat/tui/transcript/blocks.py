@@ -19,6 +19,7 @@ from termchat.tui.transcript.markdown import CODE, render_markdown, render_parag
 from termchat.tui.transcript.turn_source import TurnSource
 
 STAMP = Ink("stamp", italic=True)
+USER_GROUND = "surface"
 CARET: Run = ("▌", Ink("accent"))
 
 _FAR = 400
@@ -32,9 +33,9 @@ class Block:
     One of this very class stands for the blocks of a turn that has not come near the view yet.
     """
 
-    def __init__(self, source: TurnSource, start: int, end: int, *, gap: bool = False, ground: str = "") -> None:
+    def __init__(self, source: TurnSource, start: int, end: int, *, gap: bool = False) -> None:
         self.source, self.start, self.end = source, start, end
-        self.gap, self.ground = gap, ground
+        self.gap = gap
         self.marks: Sequence[TokenMark] = ()
         self.caret = False
         self.lines: list[Line] = []
@@ -56,8 +57,8 @@ class Block:
             lines = [*lines[:-1], lines[-1]._replace(runs=(*lines[-1].runs, CARET))]
         if self.marks:
             lines, self._offsets = self._add_marks(lines, width)
-        if self.ground:
-            lines = on_ground(lines, self.ground)
+        if self.source.role == "user":
+            lines = on_ground(lines, USER_GROUND)
         if self.gap:
             lines = [BLANK, *lines]
             self._offsets = [self.start, *self._offsets] if self._offsets is not None else None
@@ -128,9 +129,9 @@ class NoteBlock(Block):
 class TitleBlock(NoteBlock):
     """The head of a turn; without runs something else says who speaks. The first run leaves room for `kept` cells."""
 
-    def __init__(self, source: TurnSource, runs: Sequence[Run], kept: int, *, gap: bool, ground: str) -> None:
+    def __init__(self, source: TurnSource, runs: Sequence[Run], kept: int, *, gap: bool) -> None:
         super().__init__(source, -1, -1, runs)
-        self.gap, self.ground, self._kept = gap and bool(runs), ground, kept
+        self.gap, self._kept = gap and bool(runs), kept
 
     def content(self, width: int) -> list[Line]:
         if not self.runs:
@@ -146,8 +147,8 @@ class TextBlock(Block):
     """What stands before each line."""
     INK = Ink("text")
 
-    def __init__(self, source: TurnSource, start: int, *, ground: str = "") -> None:
-        super().__init__(source, start, start, ground=ground)
+    def __init__(self, source: TurnSource, start: int) -> None:
+        super().__init__(source, start, start)
         self.ends_line = False
         self._wrapper = Wrapper(0)
         self._wrapped = 0, start

@@ -137,9 +137,7 @@ def _add_address(runs: list[Run], address: str, begin: int) -> None:
 def render_markdown(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
     """Render one chunk, `indent` cells to the right; of a table not the first `hidden` rows, which only have a say in its
     columns' widths."""
-    writer = _Writer(width, indent, hidden)
-    writer.write(_make_parser().parse(source))
-    return writer.lines
+    return _Writer(width, indent, hidden).write(_make_parser().parse(source))
 
 
 def render_paragraph(source: str, width: int) -> list[Line]:
@@ -188,7 +186,7 @@ class _Writer:
         self._written_to: int | None = None
         self._box = ""
 
-    def write(self, tokens: Sequence[MarkdownToken]) -> None:
+    def write(self, tokens: Sequence[MarkdownToken]) -> list[Line]:
         index = 0
         while index < len(tokens):
             token = tokens[index]
@@ -228,6 +226,7 @@ class _Writer:
                 case "bullet_list_close" | "ordered_list_close":
                     self._lists.pop()
             index += 1
+        return self.lines
 
     @property
     def _room(self) -> int:

@@ -83,7 +83,7 @@ class Turn:
             self._title = self._make_title()
             self.blocks = [self._title]
             if not self._is_markdown:
-                self._text = TextBlock(self.source, 0, ground=self._title.ground)
+                self._text = TextBlock(self.source, 0)
             elif (folded := self._fold()) is not None:
                 self._folded = folded
                 self.blocks.append(self._make_fold(folded=folded))
@@ -163,8 +163,7 @@ class Turn:
         if remark:
             pieces.append([(remark, LABEL)])
         runs = [run for piece in pieces for run in (_BETWEEN, *piece)][1:] if self.titled else []
-        ground = "surface" if self.source.role == "user" else ""
-        return TitleBlock(self.source, runs, kept, gap=self.source.number > 0 and not self.raw, ground=ground)
+        return TitleBlock(self.source, runs, kept, gap=self.source.number > 0 and not self.raw)
 
     def _read_on(self, running: bool) -> None:
         """Read on, and put new blocks in the place of open ones."""
@@ -213,7 +212,7 @@ class Turn:
         while cut := _find_cut(text, block.start):
             block.grow(cut, done=True)
             self.blocks += [] if self._folded else [block]
-            block = type(block)(self.source, cut, ground=block.ground)
+            block = type(block)(self.source, cut)
         block.grow(len(text))
         self._text = block
 
