@@ -142,15 +142,15 @@ def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> Non
     text = "".join(pieces)
     chat = chat_of("Go")
     node = reply(chat)
-    in_parts = Turn(parts_of(chat.find_reply()), 1, "probability")
+    in_parts = Turn(parts_of(chat.find_reply()), 1)
     for piece in pieces:
         node.add(token(len(node.tokens), piece))
-        in_parts.read(running=True)
+        in_parts.read("probability", running=True)
     node.add(finished())
-    at_once = Turn(parts_of(chat.find_reply()), 1, "probability")
+    at_once = Turn(parts_of(chat.find_reply()), 1)
     turns = at_once, in_parts
     for turn in turns:
-        turn.read(running=True)
+        turn.read("probability", running=True)
     spans = [[(block.start, block.end) for block in turn.blocks] for turn in turns]
     assert spans[0] == spans[1]
     source, blocks = at_once.source, [block for block in at_once.blocks if isinstance(block, TextBlock)]

@@ -74,8 +74,7 @@ class Document:
             same += 1
         self.running = running
         self.turns[same:] = [
-            Turn(part, number, self.look, titled=versions is not None, raw=raw)
-            for number, part in enumerate(parts[same:], same)
+            Turn(part, number, titled=versions is not None, raw=raw) for number, part in enumerate(parts[same:], same)
         ]
         if versions is not None:
             for turn in self.turns:
@@ -94,7 +93,8 @@ class Document:
     def change_look(self, look: Look) -> None:
         self.look = look
         for turn in self.turns:
-            turn.change_look(look)
+            if turn.source.role != "user":  # a person's message looks the same in all
+                turn.reset()
         self._stack_turns()
 
     def toggle_thoughts(self, number: int | None) -> bool:
@@ -116,7 +116,7 @@ class Document:
         """Read on in a turn, and lay out its new blocks if it was read before; return the first line that changed."""
         turn, begin, behind = self.turns[number], self._first(number), self._first(number + 1)
         was_read, before, end = turn.is_read, turn.blocks[:], self.tops[behind]
-        keep = turn.read(running=self.running and number == len(self.turns) - 1)
+        keep = turn.read(self.look, running=self.running and number == len(self.turns) - 1)
         old = [line for block in before[keep:] for line in block.lines]
         for block in turn.blocks[keep:] if was_read else ():
             block.lay(self._room)

@@ -87,9 +87,8 @@ class Track:
     def turn_of(self, ref: TokenRef) -> int:
         return self._turns[self._places[ref.node]]
 
-    def reply_of(self, ref: TokenRef) -> list[Part]:
-        """List the parts of the reply that a token belongs to."""
-        turn = self.turn_of(ref)
+    def list_parts(self, turn: int) -> list[Part]:
+        """List the parts of a reply."""
         return self._parts[bisect_left(self._turns, turn) : bisect_right(self._turns, turn)]
 
     def span(self, ref: TokenRef) -> tuple[int, int]:
@@ -100,15 +99,10 @@ class Track:
 
     def find_token(self, turn: int, offset: int) -> TokenRef | None:
         """Return the token that a character of a turn belongs to, if the path reaches it."""
-        first, behind = bisect_left(self._turns, turn), bisect_right(self._turns, turn)
-        place = bisect_right(self._parts, offset, first, behind, key=lambda part: part.begin) - 1
-        if place < first:
+        part = next((part for part in reversed(self.list_parts(turn)) if part.begin <= offset), None)
+        if part is None or offset - part.begin >= part.node.tokens.texts.start(part.shown):
             return None
-        part = self._parts[place]
-        texts = part.node.tokens.texts
-        if offset - part.begin >= texts.start(part.shown):
-            return None
-        index = texts.find_text(offset - part.begin)
+        index = part.node.tokens.texts.find_text(offset - part.begin)
         return TokenRef(part.node.number, index) if index < part.reached else None
 
     def nearest(self, ref: TokenRef) -> TokenRef | None:

@@ -42,19 +42,16 @@ class Turn:
     Blocks before `_settled` never change again; those after them may with every `read`.
     """
 
-    def __init__(
-        self, parts: tuple[Part, ...], number: int, look: Look, *, titled: bool = True, raw: bool = False
-    ) -> None:
+    def __init__(self, parts: tuple[Part, ...], number: int, *, titled: bool = True, raw: bool = False) -> None:
         self.titled, self.raw = titled, raw
         self.version = (1, 1)
         """Which of how many versions of the turn it is."""
         self.unfolded = False
         """Whether a person opened the thoughts."""
-        self.look = look
-        self.source = TurnSource(parts, number, look)
-        self._reset()
+        self.source = TurnSource(parts, number)
+        self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Drop all blocks."""
         self.is_read = False
         self.blocks: list[Block] = [Block(self.source, -1, self.parts[-1].end)]
@@ -70,14 +67,14 @@ class Turn:
     def parts(self) -> tuple[Part, ...]:
         return self.source.parts
 
-    def read(self, *, running: bool) -> int:
+    def read(self, look: Look, *, running: bool) -> int:
         """Read on into blocks; return the index of the first block that may have changed."""
         if self.is_read and self._is_markdown and self._folded != self._fold():  # the thoughts are over
-            self._reset()
+            self.reset()
         if not self.is_read:
             self.is_read = True
-            self.source = TurnSource(self.parts, self.source.number, self.look)
-            wanted = self.look == "reading" and self.source.role == "assistant"
+            self.source = TurnSource(self.parts, self.source.number, look)
+            wanted = look == "reading" and self.source.role == "assistant"
             self._is_long = wanted and self.parts[-1].end > MOST_READ
             self._is_markdown = wanted and not self._is_long
             self._title = self._make_title()
@@ -98,18 +95,12 @@ class Turn:
         self._read_on(running)
         return keep - 1 if keep > 1 else keep  # a mark may have come behind the last character of a finished block
 
-    def change_look(self, look: Look) -> None:
-        """Show it in another look. A person's message looks the same in all."""
-        if self.source.role != "user":
-            self.look = look
-            self._reset()
-
     def toggle_thoughts(self) -> bool:
         """Open or fold its thoughts; return False without any."""
         if self._fold() is None:
             return False
         self.unfolded = not self.unfolded
-        self._reset()
+        self.reset()
         return True
 
     def _fold(self) -> bool | None:

@@ -338,9 +338,10 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     @property
     def cursor_reply(self) -> list[Span]:
         """The parts of the reply with the cursor, each with as many tokens as the path reaches."""
-        if self._cursor.ref is None:
-            return []
-        return [Span(part.node, part.reached) for part in self._document.track.reply_of(self._cursor.ref)]
+        ref, track = self._cursor.ref, self._document.track
+        return (
+            [Span(part.node, part.reached) for part in track.list_parts(track.turn_of(ref))] if ref is not None else []
+        )
 
     def open_cursor(self) -> None:
         """Put the cursor on the newest token in view, in a token look; the view no longer follows the end.
