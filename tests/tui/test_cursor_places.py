@@ -207,7 +207,7 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
     found = [
         (char, ink.heat, ink.underline)
         for block in blocks
-        for text, ink in block.source.make_runs(block.start, block.end, block.INK)
+        for text, ink in block.source.make_runs(block.start, block.end, block.ink)
         for char in text
     ]
     assert found == [(char, heat, forced) for text, heat, forced in expected for char in text]

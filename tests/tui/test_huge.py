@@ -154,7 +154,7 @@ def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> Non
     spans = [[(block.start, block.end) for block in turn.blocks] for turn in turns]
     assert spans[0] == spans[1]
     source, blocks = at_once.source, [block for block in at_once.blocks if isinstance(block, TextBlock)]
-    texts = ["".join(run for run, _ in source.make_runs(block.start, block.end, block.INK)) for block in blocks]
+    texts = ["".join(run for run, _ in source.make_runs(block.start, block.end, block.ink)) for block in blocks]
     assert texts == [text[block.start : block.end] for block in blocks]
     assert "".join(texts) == text
 

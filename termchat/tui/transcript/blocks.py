@@ -15,7 +15,7 @@ from termchat.tui.draw.ink import BLANK, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper, wrap_runs
 from termchat.tui.transcript.chunks import Chunk, close_marks, complete_table, dedent
 from termchat.tui.transcript.code import render_code, render_label
-from termchat.tui.transcript.markdown import CODE, render_markdown, render_paragraph
+from termchat.tui.transcript.markdown import CODE, TEXT, render_markdown, render_paragraph
 from termchat.tui.transcript.turn_source import TurnSource
 
 STAMP = Ink("stamp", italic=True)
@@ -141,14 +141,12 @@ class TitleBlock(NoteBlock):
 
 
 class TextBlock(Block):
-    """Plain text or tokens, exactly as they are; it can grow. `ends_line`: its last line break begins no line of it."""
+    """Plain text or tokens, exactly as they are, each line behind a bar; it can grow. `ends_line`: its last line break begins
+    no line of it."""
 
-    BAR: tuple[Run, ...] = ()
-    """What stands before each line."""
-    INK = Ink("text")
-
-    def __init__(self, source: TurnSource, start: int) -> None:
+    def __init__(self, source: TurnSource, start: int, ink: Ink = TEXT, bar: tuple[Run, ...] = ()) -> None:
         super().__init__(source, start, start)
+        self.ink, self.bar = ink, bar
         self.ends_line = False
         self._wrapper = Wrapper(0)
         self._wrapped = 0, start
@@ -163,8 +161,8 @@ class TextBlock(Block):
 
     def content(self, width: int) -> list[Line]:
         if self._wrapped[0] != width:
-            self._wrapper, self._wrapped = Wrapper(width, self.BAR, self.BAR), (width, self.start)
-        for text, ink in self.source.make_runs(self._wrapped[1], self.end, self.INK):
+            self._wrapper, self._wrapped = Wrapper(width, self.bar, self.bar), (width, self.start)
+        for text, ink in self.source.make_runs(self._wrapped[1], self.end, self.ink):
             self._wrapper.feed(text, ink)
         self._wrapped = width, self.end
         return list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
@@ -172,20 +170,6 @@ class TextBlock(Block):
     def align(self, lines: Sequence[Line]) -> list[int]:
         starts = self._wrapper.line_starts[: len(self._wrapper.closed) if self.ends_line else None]
         return [self.start + start for start in starts[max(len(starts) - len(lines), 0) :]]
-
-
-class ThoughtBlock(TextBlock):
-    """A part of the thoughts before an answer."""
-
-    BAR = (("▎ ", Ink("border")),)
-    INK = Ink("muted", italic=True)
-
-    def content(self, width: int) -> list[Line]:
-        """Leave out blank lines before the first word."""
-        lines = super().content(width)
-        words = (row for row, line in enumerate(lines) if line.text != self.BAR[0][0])
-        begin = next(words, len(lines) - 1) if self.start == 0 and lines else 0
-        return lines[begin:]
 
 
 class ChunkBlock(Block):

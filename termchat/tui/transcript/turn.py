@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Ink, Run, doing
-from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock, ThoughtBlock, TitleBlock
+from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock, TitleBlock
 from termchat.tui.transcript.chunks import Splitter
 from termchat.tui.transcript.code import LABEL
 from termchat.tui.transcript.looks import Look
@@ -29,6 +29,8 @@ MOST_READ = 500_000
 TOO_LONG = f"shown as plain text: more than {MOST_READ:,} characters, too long for Markdown"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 ENDING = Ink("muted", italic=True)
+THOUGHT = Ink("muted", italic=True)
+THOUGHT_BAR: Run = ("▎ ", Ink("border"))
 _LAST = Ink("border")
 """The arrow behind which there is no other version."""
 _BETWEEN: Run = (" · ", LABEL)
@@ -199,11 +201,15 @@ class Turn:
 
     def _grow_text(self) -> None:
         """Let the open block take in the text that came; where it is long enough it ends, and another begins."""
-        text, block = self.source.text, self._text or ThoughtBlock(self.source, 0)
+        text, block = self.source.text, self._text
+        if block is None or (self._is_markdown and not text[: block.end].strip()):
+            # Thoughts begin, without the blank lines before their first word.
+            begin = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
+            block = TextBlock(self.source, begin, THOUGHT, (THOUGHT_BAR,))
         while cut := _find_cut(text, block.start):
             block.grow(cut, done=True)
             self.blocks += [] if self._folded else [block]
-            block = type(block)(self.source, cut)
+            block = TextBlock(self.source, cut, block.ink, block.bar)
         block.grow(len(text))
         self._text = block
 
