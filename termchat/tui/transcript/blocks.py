@@ -113,31 +113,21 @@ class Block:
 
 
 class NoteBlock(Block):
-    """Words of ours beside the text: in place of thoughts or above them, and why a reply ended."""
+    """Words of ours beside the text, if any: the head of a turn, a line for its thoughts, why it ended. The bar `first` stands
+    before them; the first run is cut where it leaves no room for the `kept` cells behind it."""
 
     def __init__(
-        self, source: TurnSource, start: int, end: int, runs: Sequence[Run], first: tuple[Run, ...] = ()
+        self, source: TurnSource, at: int, runs: Sequence[Run], *, first: tuple[Run, ...] = (), kept: int = 0
     ) -> None:
-        super().__init__(source, start, end)
-        self.runs, self._first = runs, first
-
-    def content(self, width: int) -> list[Line]:
-        rest = tuple((" " * len(text), ink) for text, ink in self._first)
-        return wrap_runs(self.runs, width, self._first, rest)
-
-
-class TitleBlock(NoteBlock):
-    """The head of a turn; without runs something else says who speaks. The first run leaves room for `kept` cells."""
-
-    def __init__(self, source: TurnSource, runs: Sequence[Run], kept: int, *, gap: bool) -> None:
-        super().__init__(source, -1, -1, runs)
-        self.gap, self._kept = gap and bool(runs), kept
+        super().__init__(source, at, at)
+        self.runs, self._first, self._kept = runs, first, kept
 
     def content(self, width: int) -> list[Line]:
         if not self.runs:
             return []
-        (name, ink), *others = self.runs
-        return wrap_runs([(one_line(name, width - self._kept) if self._kept else name, ink), *others], width)
+        (text, ink), *others = self.runs
+        runs = [(one_line(text, width - self._kept) if self._kept else text, ink), *others]
+        return wrap_runs(runs, width, self._first, tuple((" " * len(text), ink) for text, ink in self._first))
 
 
 class TextBlock(Block):

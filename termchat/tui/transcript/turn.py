@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Ink, Run, doing
-from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock, TitleBlock
+from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock
 from termchat.tui.transcript.chunks import Splitter
 from termchat.tui.transcript.code import LABEL
 from termchat.tui.transcript.looks import Look
@@ -116,9 +116,9 @@ class Turn:
         spans = [Span(part.node, part.shown) for part in self.parts]
         end = sum(span.node.tokens.texts.start(count_thought(span.node, span.count)) for span in spans)
         ink = Ink("muted", does=f"thoughts({self.parts[-1].node.number})")
-        return NoteBlock(
-            self.source, 0, end if folded else 0, [(f"{'▸' if folded else '▾'} {thoughts_of(spans)}", ink)]
-        )
+        block = NoteBlock(self.source, 0, [(f"{'▸' if folded else '▾'} {thoughts_of(spans)}", ink)])
+        block.end = end if folded else 0
+        return block
 
     def show_version(self, number: int, versions: int) -> None:
         """Show in its head that it is version `number` of so many."""
@@ -127,7 +127,7 @@ class Turn:
             if self.is_read:
                 self.blocks[0] = self._title = self._make_title()
 
-    def _make_title(self) -> TitleBlock:
+    def _make_title(self) -> NoteBlock:
         """Make the head: who speaks, which version of the turn this is, which walk, and a remark.
 
         A click on the name edits the turn. The version, if there are others, is never cut, and a click on its arrows goes to
@@ -156,7 +156,9 @@ class Turn:
         if remark:
             pieces.append([(remark, LABEL)])
         runs = [run for piece in pieces for run in (_BETWEEN, *piece)][1:] if self.titled else []
-        return TitleBlock(self.source, runs, kept, gap=self.source.number > 0 and not self.raw)
+        title = NoteBlock(self.source, -1, runs, kept=kept)
+        title.gap = self.source.number > 0 and not self.raw and bool(runs)
+        return title
 
     def _read_on(self, running: bool) -> None:
         """Read on, and put new blocks in the place of open ones."""
@@ -196,8 +198,7 @@ class Turn:
         ends = done and self.source.role != "user" and last.taken is None
         for word in (TOO_LONG if self._is_long else "", describe_ending(last.node) if ends else ""):
             if word:
-                note = NoteBlock(source, len(source.text), len(source.text), [(word, ENDING)], (("╌ ", ENDING),))
-                self.blocks.append(note)
+                self.blocks.append(NoteBlock(source, len(source.text), [(word, ENDING)], first=(("╌ ", ENDING),)))
 
     def _grow_text(self) -> None:
         """Let the open block take in the text that came; where it is long enough it ends, and another begins."""
