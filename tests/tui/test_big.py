@@ -12,7 +12,7 @@ from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import Panels
 from termchat.tui.pages.plots import LABEL, Trace
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from tests.chats import chat_on
 from tests.tui.running_app import Desktop, desktop
 

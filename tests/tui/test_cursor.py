@@ -8,9 +8,8 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import TokenRef, TranscriptView, view
+from termchat.tui.transcript import TokenRef, TranscriptView, cursor, view
 from termchat.tui.transcript.blocks import Block
-from termchat.tui.transcript.cursor import cursor
 from termchat.tui.transcript.selection import map_characters
 from tests.tui.transcripts import (
     PROSE,
@@ -290,7 +289,7 @@ async def test_a_move_draws_two_lines_and_looks_at_some_lines_only(
 ) -> None:
     looked_at: list[int] = []
     monkeypatch.setattr(
-        cursor, "map_characters", lambda block, row, text: looked_at.append(row) or map_characters(block, row, text)
+        cursor, "map_characters", lambda block, row: looked_at.append(row) or map_characters(block, row)
     )
     worst = []
     for tokens in (1000, 8000):

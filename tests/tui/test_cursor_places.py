@@ -15,11 +15,11 @@ from termchat.conversation.tree import Conversation
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.transcript.blocks import TextBlock
-from termchat.tui.transcript.cursor.cursor import Cursor, Move, pick_main_spot
-from termchat.tui.transcript.cursor.token_order import TokenRef, Track
+from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
-from termchat.tui.transcript.turn_source import TurnSource, count_characters, parts_of
+from termchat.tui.transcript.tokens import TokenRef, Track
+from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests import made_records
 from tests.tui.transcripts import (
     PROSE,
@@ -53,7 +53,7 @@ def chat_from(pieces: list[str]) -> Conversation:
 
 def walk(cursor: Cursor) -> list[TokenRef]:
     """All tokens in order, by going right from the first one."""
-    cursor.put(cursor.track.first())
+    cursor.put(cursor.track.at(0))
     seen = []
     while cursor.ref is not None and (not seen or seen[-1] != cursor.ref):
         seen.append(cursor.ref)
@@ -102,7 +102,7 @@ def test_the_cursor_stands_on_the_text_of_its_token(pieces: list[str], width: in
         cursor.put(ref)
         wanted = re.sub(r"\s", "", sanitize(pieces[ref.index]))
         assert re.sub(r"\s", "", under(document, cursor)) == wanted
-        main = pick_main_spot(cursor.spots)
+        main = cursor.main_spot
         if main.own and not main.blank:
             assert cursor.find_token(document.line_of(main.block, main.row), main.begin) == ref
 
@@ -149,7 +149,8 @@ def test_a_cursor_in_a_growing_reply_is_where_it_is_in_the_finished_one(
     node = reply(chat)
     document = Document(width, "probability")
     document.show(chat, running=True)
-    document.lay_end(100)
+    document.rows = 100
+    document.show_end()
     cursor = Cursor(document)
     for count, piece in enumerate(pieces, 1):
         node.add(token(len(node.tokens), piece))
@@ -203,7 +204,12 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
         expected += zip(pieces, heats(node.tokens, look), map(bool, node.tokens.forced), strict=True)
     turn = document.turns[-1]
     blocks = [block for block in turn.blocks if isinstance(block, TextBlock)]
-    found = [(char, ink.heat, ink.underline) for block in blocks for text, ink in block.runs() for char in text]
+    found = [
+        (char, ink.heat, ink.underline)
+        for block in blocks
+        for text, ink in block.source.make_runs(block.start, block.end, block.ink)
+        for char in text
+    ]
     assert found == [(char, heat, forced) for text, heat, forced in expected for char in text]
     refs = [TokenRef(part.node.number, index) for part in turn.parts for index in range(len(part.node.tokens))]
     at = 0
@@ -231,7 +237,7 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
     parts = parts_of(chat.find_reply())
     assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.list_turns())[-1][1]
-    assert count_characters(parts) == len(text)
+    assert parts[-1].end == len(text)
     track, ref = Track([parts]), TokenRef(more.number, 0)
     begin, end = track.span(ref)
     assert (text[begin:end], track.find_token(0, begin)) == (more.tokens.texts[0], ref)
@@ -241,7 +247,7 @@ def test_long_replies_in_many_blocks() -> None:
     pieces = in_pieces((PROSE * 30 + "\n\n\n") * 3 + "x" * 9000 + "\n\n" + PROSE * 4)
     document, cursor = shown(chat_from(pieces), 60)
     assert len(document.turns[1].blocks) > 6
-    cursor.put(cursor.track.first())
+    cursor.put(cursor.track.at(0))
     for index, piece in enumerate(pieces):
         assert cursor.ref == TokenRef(2, index)
         assert under(document, cursor).strip() == piece.strip()

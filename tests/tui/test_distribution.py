@@ -19,7 +19,7 @@ from termchat.text import cells
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.candidates import SIZES, Rolls, candidate_table, roll_more
 from termchat.tui.pages.record import WITH_KNOBS, Shown, sentence_lines, step_lines
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

@@ -6,14 +6,13 @@ import pytest
 
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Draft
-from termchat.tui.draw.ink import Paint
+from termchat.tui.draw.ink import BLANK, Paint
 from termchat.tui.pages.token_bar import BLOCKS, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
-from termchat.tui.transcript.cursor.cursor import Cursor
+from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats
+from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats, legend_line
 from tests.tui.drafted import drafted, say_plain, say_story
 from tests.tui.running_app import command, desktop
 from tests.tui.transcripts import THEMES, chat_of, reply
@@ -27,10 +26,13 @@ def test_accepted_rejected_and_plain_tokens_look_different_in_every_theme(theme:
     drafted(node, 4)
     document = Document(60, "drafts")
     document.show(chat, running=False)
-    document.lay_end(50)
+    document.rows = 50
+    document.show_end()
     cursor = Cursor(document)
     cursor.put(TokenRef(node.number, 0))
-    segments = [segment for segment in document.strip(cursor.rows()[0], paint) if "fox" in segment.text]
+    segments = [
+        segment for segment in paint.strip(document.line(cursor.rows()[0]) or BLANK, 60) if "fox" in segment.text
+    ]
     assert [segment.text.strip() for segment in segments] == ["fox fox", "fox", "fox"]
     assert len({segment.style for segment in segments}) == 3
 
@@ -42,7 +44,7 @@ def test_a_word_says_what_each_colour_means_and_why_there_is_none() -> None:
     told = legend_line("drafts", [Span(node, 4)])
     assert told.text == "drafts   accepted   rejected   plain   forced"
     by_word = {text.strip(): ink for text, ink in told.runs}
-    inks = looks.heat_inks("drafts")[False]
+    inks = looks._DRAFTED[looks.DRAWN]
     assert [by_word[word] for word in ("accepted", "rejected", "plain")] == [
         inks[ACCEPTED],
         inks[REJECTED],

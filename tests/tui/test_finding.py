@@ -12,14 +12,14 @@ from textual.geometry import Region
 from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
+from termchat.tui.transcript.chunks import Splitter
+from termchat.tui.transcript.code import find_blocks
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
-from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.markdown.code import blocks
-from termchat.tui.transcript.selection import find_line_span, map_characters
+from termchat.tui.transcript.selection import map_characters
 from termchat.tui.transcript.turn_source import parts_of
 from tests import made_records
-from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
+from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled, source_of
 
 
 def turns(chat: Conversation) -> list[tuple[object, ...]]:
@@ -120,20 +120,20 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
     splitter = Splitter()
     splitter.feed(text)
     chunk = [*splitter.finished(), *splitter.open(done=True)][1]
-    block = ChunkBlock(chunk)
+    block = ChunkBlock(source_of(text), chunk)
     block.lay(60)
     for line in filter(None, code):
         at = text.index(line)
         row = block.row_of(at)
         assert block.lines[row].text.strip() == line
-        assert map_characters(block, row, text)[: len(line)] == list(range(at, at + len(line)))
-    whole = [find_line_span(block, row) for row in range(len(block.lines))]
+        assert map_characters(block, row)[: len(line)] == list(range(at, at + len(line)))
+    whole = [block.find_line_span(row) for row in range(len(block.lines))]
     assert (whole[0][0], whole[-1][1]) == (block.start, block.end)
 
 
 def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:
     text = "x\n```py\na\n\n  b\n```\n1. y\n   ~~~~\n   c\n   ~~~\n   ~~~~\n- ```\n  d\n  ```\n`e`\n```\nopen"
-    assert [tuple(block) for block in blocks(text)] == [
+    assert list(find_blocks(text)) == [
         ("a\n\n  b", "py"),
         ("c\n~~~", ""),
         ("d", ""),

@@ -14,12 +14,11 @@ from termchat.tui.draw import wrap
 from termchat.tui.draw.ink import Ink
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import TextBlock
-from termchat.tui.transcript.body import PlainBody
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.selection import copy_text
-from termchat.tui.transcript.turn import TOO_LONG
-from termchat.tui.transcript.turn_source import TurnText
-from tests.tui.transcripts import Host, ask, chat_of, finished, screen, settled
+from termchat.tui.transcript.turn import TOO_LONG, Turn
+from termchat.tui.transcript.turn_source import parts_of
+from tests.tui.transcripts import Host, ask, chat_of, finished, reply, screen, settled, token
 
 WIDTH, ROWS = 80, 24
 AT_ONCE = 20_000
@@ -53,7 +52,8 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def shown(chat: Conversation) -> Document:
     document = Document(WIDTH, "reading")
     document.show(chat, running=False)
-    document.lay_end(ROWS)
+    document.rows = ROWS
+    document.show_end()
     return document
 
 
@@ -67,13 +67,13 @@ def test_no_frame_lays_out_more_of_a_huge_message_than_some_blocks(kind: str, la
     document = shown(chat)
     assert len(document.blocks) < 1_500
     deeds: list[Callable[[], object]] = [
-        lambda: document.lay_lines(document.height // 2, ROWS),
-        lambda: document.lay_more(document.height // 2, lambda: True),
+        lambda: document.show_line(document.height // 2),
+        lambda: document.lay_more(lambda: True),
         lambda: document.resize(WIDTH - 20),
-        lambda: document.lay_end(ROWS),
+        lambda: document.show_end(),
         lambda: document.change_look("probability"),
-        lambda: document.lay_end(ROWS),
-        lambda: document.lay_lines(0, ROWS),
+        lambda: document.show_end(),
+        lambda: document.show_line(0),
     ]
     assert sum(laid) < AT_ONCE
     for deed in deeds:
@@ -140,17 +140,23 @@ def test_a_reply_with_one_very_long_line_is_read_as_markdown_piece_by_piece() ->
 def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> None:
     pieces = [PIECES[number] for number in chosen]
     text = "".join(pieces)
-    at_once, in_parts = PlainBody(), PlainBody()
-    at_once.feed(TurnText(text))
+    chat = chat_of("Go")
+    node = reply(chat)
+    in_parts = Turn(parts_of(chat.find_reply()), 1)
     for piece in pieces:
-        in_parts.feed(TurnText(piece))
-    made = [body.finished() + body.open(done=True) for body in (at_once, in_parts)]
-    spans = [[(block.start, block.end) for block in each] for each in made]
+        node.add(token(len(node.tokens), piece))
+        in_parts.read("probability", running=True)
+    node.add(finished())
+    at_once = Turn(parts_of(chat.find_reply()), 1)
+    turns = at_once, in_parts
+    for turn in turns:
+        turn.read("probability", running=True)
+    spans = [[(block.start, block.end) for block in turn.blocks] for turn in turns]
     assert spans[0] == spans[1]
-    for block in made[0]:
-        assert isinstance(block, TextBlock)
-        assert "".join(run for run, _ in block.runs()) == text[block.start : block.end]
-    assert "".join(run for block in made[0] if isinstance(block, TextBlock) for run, _ in block.runs()) == text
+    source, blocks = at_once.source, [block for block in at_once.blocks if isinstance(block, TextBlock)]
+    texts = ["".join(run for run, _ in source.make_runs(block.start, block.end, block.ink)) for block in blocks]
+    assert texts == [text[block.start : block.end] for block in blocks]
+    assert "".join(texts) == text
 
 
 @given(st.text(st.sampled_from("狐かなカー、。「」っ々漢字 a\u3099\n"), max_size=80), st.integers(2, 20))

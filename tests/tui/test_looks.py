@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from termchat.conversation.heat import MeasureName, entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.draw.ink import HEATS
+from termchat.tui.draw.ink import BLANK, HEATS
 from termchat.tui.pages.token_bar import BLOCKS, ribbon_line, token_at
 from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
-from termchat.tui.transcript.cursor.cursor import Cursor, Move
-from termchat.tui.transcript.cursor.jumps import UNCERTAIN
+from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import CALM, heats
+from termchat.tui.transcript.looks import CALM, heats, legend_line
+from termchat.tui.transcript.tokens import UNCERTAIN
 from tests.tui.transcripts import PAINT, ask, chat_of, finished, reply, settings_record, shown, start, token
 
 
@@ -78,12 +77,12 @@ def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     measured(node, 30)
     document = Document(60, look)
     document.show(chat, running=True)
-    document.lay_end(50)
+    document.rows = 50
+    document.show_end()
     cursor = Cursor(document)
     for index, heat in enumerate(heats(node.tokens, look)):
         cursor.put(TokenRef(node.number, index))
-        strip = document.strip(cursor.rows()[0], PAINT)
-        assert strip is not None
+        strip = PAINT.strip(document.line(cursor.rows()[0]) or BLANK, document.width)
         segment = next(iter(strip.crop(cursor.spots[0].begin + 1, cursor.spots[0].end + 1)))
         color = PAINT.palette.heat[heat * len(PAINT.palette.heat) // HEATS]
         assert segment.style is not None
@@ -151,7 +150,7 @@ def test_a_surprise_is_one_to_the_model_and_never_forced() -> None:
         likely = token(len(node.tokens), " fox", own, forced=forced)
         node.add(msgspec.structs.replace(likely, probability=1.0))
     _, cursor = shown(chat, 50)
-    cursor.put(cursor.track.first())
+    cursor.put(cursor.track.at(0))
     cursor.move("surprise_next")
     assert cursor.ref == TokenRef(node.number, 2)
 

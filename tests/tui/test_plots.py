@@ -33,7 +33,7 @@ from termchat.tui.pages.plots import (
     round_up,
     stack_plots,
 )
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 

@@ -198,7 +198,7 @@ def test_the_screen(
         await scene(desk)
         for view in app.screen.query(TranscriptView):  # the bar stays for less than half a row, wherever it was before
             view._bar_place = (0, 0, 0)
-            view._move_bar()
+            view._scroll()
         await desk.settle()
         for line in app.screen.query(Input):
             line.cursor_blink = False

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from termchat.tui.draw.ink import Ink
-from termchat.tui.transcript.markdown.chunks import CODE_LINES, LIMIT, Chunk, Splitter
-from termchat.tui.transcript.markdown.render import render_markdown
+from termchat.tui.transcript.chunks import CODE_LINES, LIMIT, Chunk, Splitter
+from termchat.tui.transcript.markdown import render_markdown
 from tests.tui.transcripts import LONG, bits
 
 

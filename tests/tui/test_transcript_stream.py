@@ -8,20 +8,19 @@ from rich.cells import cell_len
 
 from termchat.decoding.constraint import Constraint
 from termchat.tui.transcript.blocks import ChunkBlock
+from termchat.tui.transcript.chunks import Splitter, close_marks, complete_table
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.markdown.inline import close_marks, complete_table
-from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, start, token
+from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, source_of, start, token
 
 WIDTH = 60
 
 
 def drawn(text: str, *, done: bool = False) -> list[str]:
     """The lines of a reply that has come so far."""
-    splitter, lines = Splitter(), list[str]()
+    splitter, lines, source = Splitter(), list[str](), source_of(text)
     splitter.feed(text)
-    blocks = [ChunkBlock(chunk) for chunk in splitter.finished()]
-    blocks += [ChunkBlock(chunk, open=not done) for chunk in splitter.open(done=done)]
+    blocks = [ChunkBlock(source, chunk) for chunk in splitter.finished()]
+    blocks += [ChunkBlock(source, chunk, open=not done) for chunk in splitter.open(done=done)]
     for block in blocks:
         block.lay(WIDTH)
         lines += [line.text.rstrip() for line in block.lines]
@@ -160,6 +159,7 @@ def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
 
 def bodies(document: Document) -> list[str]:
     """The lines below the head of the last turn."""
-    document.lay_end(100)
+    document.rows = 100
+    document.show_end()
     lines = [line.text.rstrip() for y in range(document.height) if (line := document.line(y)) is not None]
     return lines[max(at for at, line in enumerate(lines) if line.startswith("smollm2")) + 1 :]

@@ -358,6 +358,6 @@ def test_a_reply_that_was_taken_in_as_text_names_no_seed() -> None:
     node = chat.grow_node("assistant", parent=user.number, at=0)
     node.add(start(seed=0))
     source = TurnSource((Part(node, None),))
-    assert source.title() == ("smollm2", "seed 0")  # it may begin at any moment
+    assert source.describe_speaker() == ("smollm2", "seed 0")  # it may begin at any moment
     node.add(Finished("end", "", "", 0, None, 0.0, 0.0, None))
-    assert source.title() == ("smollm2", "")
+    assert source.describe_speaker() == ("smollm2", "")

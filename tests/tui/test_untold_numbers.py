@@ -21,9 +21,8 @@ from termchat.tui.pages.chain import chain_lines
 from termchat.tui.pages.panel_pages import timing_lines
 from termchat.tui.pages.plots import Folded, Trace, columns_of, plot_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
-from termchat.tui.transcript.cursor.token_order import Stretch
 from termchat.tui.transcript.looks import LOOKS, next_look
+from termchat.tui.transcript.tokens import find_surprise, find_uncertain
 from termchat.tui.transcript.turn_source import Part
 from tests import made_records
 from tests.made_records import finished
@@ -204,9 +203,9 @@ def test_why_it_ended_tells_what_is_known() -> None:
 
 def test_jumps_pass_over_what_is_not_known() -> None:
     tokens = [untold(0), streamed(1, entropy=1.0, rank=0, logprob=-0.1), untold(2), streamed(3, entropy=5.0), untold(4)]
-    stretch = Stretch(0, Part(node_of(*tokens), None, 5), 0, None)
-    assert is_uncertain(stretch, range(2, 5)) == 3
-    assert is_surprise(stretch, range(5)) == 3
-    nothing = Stretch(0, Part(node_of(untold(0), untold(1)), None, 2), 0, None)
-    assert is_uncertain(nothing, range(2)) is None
-    assert is_surprise(nothing, range(2)) is None
+    parts = [Part(node_of(*tokens), None, 5)]
+    assert find_uncertain(parts, range(2, 5)) == 3
+    assert find_surprise(parts, range(5)) == 3
+    nothing = [Part(node_of(untold(0), untold(1)), None, 2)]
+    assert find_uncertain(nothing, range(2)) is None
+    assert find_surprise(nothing, range(2)) is None

@@ -18,8 +18,9 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.draw.ink import Paint
 from termchat.tui.themes.theme_file import load_themes, textual_theme
 from termchat.tui.transcript import Look, TranscriptView
-from termchat.tui.transcript.cursor.cursor import Cursor
+from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.turn_source import Part, TurnSource
 
 THEMES, _ = load_themes()
 LOOKS: tuple[Look, ...] = ("reading", "probability")
@@ -104,6 +105,13 @@ def chat_of(*texts: str, end: Finished | Failed | None = None) -> Conversation:
         else:
             ask(chat, text)
     return chat
+
+
+def source_of(text: str) -> TurnSource:
+    """A reply of which this text was read."""
+    source = TurnSource((Part(reply(chat_of("Go")), None),))
+    source.text = text
+    return source
 
 
 class Host(App[None]):
@@ -213,5 +221,6 @@ PAINT = Paint(THEMES["dark"])
 def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:
     document = Document(width, "probability")
     document.show(chat, running=running)
-    document.lay_end(10_000)
+    document.rows = 10_000
+    document.show_end()
     return document, Cursor(document)

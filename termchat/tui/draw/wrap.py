@@ -8,6 +8,7 @@ joiners, selectors) are never parted, wherever the tokens part them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
@@ -234,6 +235,14 @@ class Wrapper:
 
     def _make(self, runs: list[Run]) -> Line:
         return Line(tuple(runs), self._ground) if runs or self._ground else BLANK
+
+
+def wrap_runs(runs: Iterable[Run], width: int, first: tuple[Run, ...] = (), rest: tuple[Run, ...] = ()) -> list[Line]:
+    """Wrap foreign text at once; `first` and `rest` are put before the first and the other lines."""
+    wrapper = Wrapper(width, first, rest)
+    for text, ink in runs:
+        wrapper.feed(text, ink)
+    return wrapper.lines
 
 
 @cache

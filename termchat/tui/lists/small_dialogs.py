@@ -24,7 +24,7 @@ from termchat.tui.keys import tables
 from termchat.tui.keys.key import displayed, families, keys_of
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO, Palette
-from termchat.tui.transcript.legend import legend_line
+from termchat.tui.transcript.looks import legend_line
 
 _MOST_DRAWN = 2_000
 """Characters of a message that are drawn."""

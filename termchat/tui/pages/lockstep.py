@@ -16,7 +16,7 @@ from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, beside, 
 from termchat.tui.pages.candidates import candidate_table
 from termchat.tui.pages.page import Page, Scene, by_of
 from termchat.tui.pages.shown_group import ShownGroup
-from termchat.tui.transcript.looks import heat_inks, heats, kinds
+from termchat.tui.transcript.looks import token_inks
 
 _SIDES = ("A", "B")
 _HERE = Ink("background", ground="accent", bold=True)
@@ -110,10 +110,7 @@ class LockstepPage(Page):
         node, look = self._shown.group.nodes[walk], self._shown.look
         tokens, count = node.tokens, len(node.ids)
         pieces = [_show_text(text) for text in tokens.texts[:count]]
-        inks = [TEXT] * count
-        if look != "reading":
-            by_heat, hot = heat_inks(look), heats(tokens, look)
-            inks = [by_heat[kind][heat] for kind, heat in zip(kinds(tokens, 0, count), hot, strict=False)]
+        inks = token_inks(tokens, look, 0, count) if look != "reading" else [TEXT] * count
         if count and not tokens.texts[count - 1] and node.finished is not None and node.finished.reason == "end":
             pieces[-1] = _END
         paused = self._shown.group.paused.get(walk)

@@ -52,7 +52,7 @@ from termchat.tui.pages.record import (
 )
 from termchat.tui.pages.token_bar import At, Tokens
 from termchat.tui.pages.tune import Tune
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
     from termchat.tui.pages.drafts import ReplyDrafts

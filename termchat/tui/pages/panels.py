@@ -24,7 +24,7 @@ from termchat.tui.pages.page import Scene
 from termchat.tui.pages.panel_pages import PAGES, ShownReply
 from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.pages.tune import Tune
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 _BESIDE = 100
 """Columns from which the panels stand beside the chat unasked; on a narrower screen they are a drawer."""

@@ -37,7 +37,7 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.pages.page import HERE, unread_spans
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 
 Measure = Literal["entropy", "probability", "time"]
 

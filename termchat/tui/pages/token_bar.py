@@ -34,10 +34,9 @@ from termchat.tui.pages.page import HERE
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.cursor import Move
-from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.transcript.legend import legend_line
-from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, TokenLook, heats, next_look
+from termchat.tui.transcript.cursor import Move
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, TokenLook, heats, legend_line, next_look
+from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:
     from termchat.tui.pages.drafts import ShownRound

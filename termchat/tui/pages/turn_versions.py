@@ -10,7 +10,7 @@ from termchat.conversation.tree import HEAD, Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.turn_source import Part
 
 TurnParts = tuple[Part, ...]
@@ -103,7 +103,7 @@ class TurnVersions:
         for part in parts:
             if part.node.number == cursor.node:
                 return before + cursor.index
-            before += _count_reached(part)
+            before += part.reached
         return None
 
 
@@ -119,16 +119,10 @@ def _token_at(parts: TurnParts, into: int) -> TokenRef | None:
     """The token of a reply that `into` others precede, else its last one; None if it has none."""
     ref: TokenRef | None = None
     for part in parts:
-        reached = _count_reached(part)
+        reached = part.reached
         if reached:
             ref = TokenRef(part.node.number, min(into, reached - 1))
         if into < reached:
             break
         into -= reached
     return ref
-
-
-def _count_reached(part: Part) -> int:
-    """How many tokens of a part the cursor can be on."""
-    there = len(part.node.tokens)
-    return there if part.reach is None else min(part.reach, there)

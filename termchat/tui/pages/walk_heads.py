@@ -19,7 +19,7 @@ from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, 
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.grid_table import GAP, Cell, Column, GridTable
 from termchat.tui.pages.shown_group import ShownGroup, knobs_apart
-from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
+from termchat.tui.transcript.looks import Look, token_inks
 
 _STEPS = 32
 """The newest steps, over which a rate is told."""
@@ -193,12 +193,12 @@ def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     tokens = node.tokens
     runs: list[Run] = []
     used, count = 0, min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
-    hot, inks = heats(tokens, look) if look != "reading" else None, heat_inks(look)
-    for text, kind, at in zip(tokens.texts[:count], kinds(tokens, 0, count), range(count), strict=True):
+    inks = token_inks(tokens, look, 0, count) if look != "reading" else [TEXT] * count
+    for text, ink in zip(tokens.texts[:count], inks, strict=True):
         if not text or (not runs and text.isspace()):
             continue
         line, wide = _measure_token(text, width)
-        runs.append((line, inks[kind][hot[at]] if hot is not None else TEXT))
+        runs.append((line, ink))
         used += wide
         if used > width:
             break

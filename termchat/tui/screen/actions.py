@@ -348,18 +348,18 @@ class ChatActions(ScreenContext):
 
     def action_copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
-        from termchat.tui.transcript.markdown.code import blocks  # not needed before the first frame
+        from termchat.tui.transcript.code import find_blocks  # not needed before the first frame
 
-        code_blocks = [block for reply in self._list_replies() for block in blocks(reply)]
+        code_blocks = [block for reply in self._list_replies() for block in find_blocks(reply)]
         if not code_blocks:
             self.tell(Notice("no code block to copy"))
             return
-        codes = [block.code for block in code_blocks]
+        codes = [code for code, _ in code_blocks]
         before, back = self._code
         back = back % len(codes) + 1 if before == codes else 1
         self._code = codes, back
         at = len(codes) - back
-        language = f" ({code_blocks[at].language})" if code_blocks[at].language else ""
+        language = f" ({code_blocks[at][1]})" if code_blocks[at][1] else ""
         self.copy_to_clipboard(codes[at], f"code block {at + 1} of {len(codes)}{language}")
 
     def action_copy_json(self) -> None:

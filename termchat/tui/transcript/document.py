@@ -1,8 +1,7 @@
-"""All turns of a chat as one stack of blocks: which line is what, and what of it is laid out.
+"""All turns of a chat as one stack of blocks: which line is what, what of it is laid out, and which lines are in view.
 
 Only what is looked at is read and laid out at once; the rest has estimated heights until `lay_more` gets to it. What is laid
-out stays so. Whenever heights change, a method returns where the line that it was asked about is now, so that what is read
-does not move.
+out stays so. The line at the top of the view stays there when heights above it change: `top` is its number now.
 """
 
 from __future__ import annotations
@@ -12,19 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from textual.strip import Strip
-
 from termchat.conversation.tree import HEAD, Conversation, Span
 from termchat.conversation.versions import Versions
-from termchat.tui.draw.ink import Line, Paint
-from termchat.tui.transcript.blocks import Block, body_width
-from termchat.tui.transcript.cursor.token_order import Track
+from termchat.tui.draw.ink import MARGIN, Line
+from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.looks import Look
+from termchat.tui.transcript.tokens import Track
 from termchat.tui.transcript.turn import Turn
 from termchat.tui.transcript.turn_source import Part, parts_of
-
-PAINTED = 1000
-"""Lines that are kept as they are painted."""
 
 
 class Anchor(NamedTuple):
@@ -35,19 +29,18 @@ class Anchor(NamedTuple):
 
 
 class Document:
-    """The chat as lines of `width` cells in one look."""
+    """The chat as lines of `width` cells in one look, of which the `rows` from line `top` on are in view."""
 
     def __init__(self, width: int, look: Look) -> None:
         self.width = width
         self.look: Look = look
+        self.rows, self.top = 1, 0
         self.running = True
         self.conversation: Conversation | None = None
         self.turns: list[Turn] = []
         self.blocks: list[Block] = []
         self.tops = [0]
         """The first line of each block, and behind them the number of lines."""
-        self._painted: dict[int, tuple[Line, Strip]] = {}
-        """The lines that were painted last, by their identity."""
         self.track = Track(())
 
     @property
@@ -67,50 +60,42 @@ class Document:
 
     def show_reply(self, spans: Sequence[Span], *, running: bool) -> None:
         """Show one reply alone, or the end of one, without a title."""
-        self._show_turns([parts_of(list(spans))] if spans else [], running=running)
+        self._show_turns([parts_of(spans)] if spans else [], running=running)
 
     def _show_turns(
         self, parts: list[tuple[Part, ...]], *, running: bool, versions: Versions | None = None, raw: bool = False
     ) -> None:
         """Replace the turns from the first that differs on. Without `versions` they have no titles."""
         same = 0
-        while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
+        for turn, part in zip(self.turns, parts, strict=False):
+            if [(one.node, one.taken) for one in turn.parts] != [(one.node, one.taken) for one in part]:
+                break
+            turn.source.parts = part  # how far they are reached may be other
             same += 1
         self.running = running
-        for turn, part in zip(self.turns, parts[:same], strict=False):
-            turn.parts = part  # how far they are reached may be other
         self.turns[same:] = [
-            Turn(part, self.look, first=index == 0, titled=versions is not None, raw=raw)
-            for index, part in enumerate(parts[same:], same)
+            Turn(part, number, titled=versions is not None, raw=raw) for number, part in enumerate(parts[same:], same)
         ]
         if versions is not None:
             for turn in self.turns:
                 first, last = turn.parts[0].node, turn.parts[-1].node
                 this, every = versions.of_prompt() if first.number == HEAD else versions.find_versions(first, last)
-                turn.count_versions(this + 1, len(every))
+                turn.show_version(this + 1, len(every))
         self.track = Track(parts)
         self._stack_turns()
         if same and self.turns[same - 1].is_read:  # it may have been the last one until now, and running
             self._read_on(same - 1)
 
-    def clear(self) -> None:
-        self.turns = []
-        self._stack_turns()
-
     def resize(self, width: int) -> None:
         self.width = width
-        self.repaint()
         self._stack(0)
 
     def change_look(self, look: Look) -> None:
         self.look = look
         for turn in self.turns:
-            turn.change_look(look)
+            if turn.source.role != "user":  # a person's message looks the same in all
+                turn.reset()
         self._stack_turns()
-
-    def repaint(self) -> None:
-        """Drop the painted lines, whose colours or widths are others now."""
-        self._painted.clear()
 
     def toggle_thoughts(self, number: int | None) -> bool:
         """Open or fold the thoughts of the turn with a node, or of the last turn that has some (None); False without any."""
@@ -122,55 +107,46 @@ class Document:
 
     def update(self, number: int) -> int | None:
         """Read on in a node; return the first line that changed, None if the node is not shown."""
-        for index in range(len(self.turns) - 1, -1, -1):
-            if any(part.node.number == number for part in self.turns[index].parts):
-                return self._read_on(index)
+        for turn in reversed(self.turns):
+            if any(part.node.number == number for part in turn.parts):
+                return self._read_on(turn.source.number)
         return None
 
     def _read_on(self, number: int) -> int:
         """Read on in a turn, and lay out its new blocks if it was read before; return the first line that changed."""
-        turn = self.turns[number]
-        was_read, before = turn.is_read, turn.blocks[:]
-        keep = turn.read(running=self.running and number == len(self.turns) - 1)
+        turn, begin, behind = self.turns[number], self._first(number), self._first(number + 1)
+        was_read, before, end = turn.is_read, turn.blocks[:], self.tops[behind]
+        keep = turn.read(self.look, running=self.running and number == len(self.turns) - 1)
         old = [line for block in before[keep:] for line in block.lines]
         for block in turn.blocks[keep:] if was_read else ():
             block.lay(self._room)
-        self._put(number, keep)
+        self.blocks[begin + keep : behind] = turn.blocks[keep:]
+        self._stack(begin + keep)
+        if end <= self.top:
+            self.top += self.tops[self._first(number + 1)] - end
         same = 0
         for block in turn.blocks[keep:]:  # lines that are as before stay the same, and painted
             for row, line in enumerate(block.lines):
                 if same == len(old) or old[same] != line:
-                    return self.tops[self._first(number) + keep] + same
+                    return self.tops[begin + keep] + same
                 block.lines[row] = old[same]
                 same += 1
-        return self.tops[self._first(number) + keep] + same
+        return self.tops[begin + keep] + same
 
     # --- blocks ------------------------------------------------------------------------------------------------------
 
     @property
     def _room(self) -> int:
-        """Cells for text."""
-        return body_width(self.width)
+        """Cells for text: there is a margin at each side."""
+        return max(self.width - 2 * MARGIN, 4)
 
     def _stack_turns(self) -> None:
-        for number, turn in enumerate(self.turns):
-            for block in turn.blocks:
-                block.turn = number
         self.blocks = [block for turn in self.turns for block in turn.blocks]
         self._stack(0)
 
-    def _put(self, number: int, keep: int) -> None:
-        """Put the blocks of a turn, from its `keep`th on, in the place of those before."""
-        blocks = self.turns[number].blocks[keep:]
-        for block in blocks:
-            block.turn = number
-        first = self._first(number) + keep
-        self.blocks[first : self._first(number + 1)] = blocks
-        self._stack(first)
-
     def _first(self, number: int) -> int:
         """Return the index of a turn's first block."""
-        return bisect_left(self.blocks, number, key=lambda block: block.turn)
+        return bisect_left(self.blocks, number, key=lambda block: block.source.number)
 
     def _stack(self, since: int) -> None:
         room = self._room
@@ -181,15 +157,8 @@ class Document:
         """Return the index of the block on line `y`; of the nearest, where `y` is outside."""
         return min(max(bisect_right(self.tops, y) - 1, 0), max(len(self.blocks) - 1, 0))
 
-    def turn_at(self, y: int) -> int:
-        return self.blocks[self.index_on(y)].turn if self.blocks else 0
-
-    def top_of(self, turn: int) -> int:
-        """Return the first line of a turn."""
-        return self.tops[self._first(turn)]
-
     def index_of(self, block: Block) -> int:
-        return self.blocks.index(block, self._first(block.turn))
+        return self.blocks.index(block, self._first(block.source.number))
 
     def line_of(self, block: Block, row: int) -> int:
         return self.tops[self.index_of(block)] + row
@@ -197,7 +166,7 @@ class Document:
     def index_at(self, anchor: Anchor) -> int:
         """Read the turn of a character; return the index of the block with it."""
         self.read(anchor.turn)
-        at = bisect_right(self.blocks, anchor, key=lambda block: Anchor(block.turn, block.start)) - 1
+        at = bisect_right(self.blocks, anchor, key=lambda block: Anchor(block.source.number, block.start)) - 1
         return max(at, self._first(anchor.turn))
 
     def read(self, number: int) -> None:
@@ -207,18 +176,19 @@ class Document:
 
     def lay(self, index: int) -> None:
         """Lay out a block of a turn that has been read."""
-        block = self.blocks[index]
-        block.lay(self._room)
-        if by := self.tops[index] + len(block.lines) - self.tops[index + 1]:
+        self.blocks[index].lay(self._room)
+        end = self.tops[index + 1]
+        if by := self.tops[index] + len(self.blocks[index].lines) - end:
             self.tops[index + 1 :] = [top + by for top in self.tops[index + 1 :]]
+            self.top += by if end <= self.top else 0
 
     def walk(self, index: int, step: int) -> Iterator[tuple[int, Block]]:
         """Go from a block down (1) or up (-1), read turns on the way, and yield each block with its index."""
         while 0 <= index < len(self.blocks):
-            block = self.blocks[index]
-            if not self.turns[block.turn].is_read:
-                self.read(block.turn)
-                index += len(self.turns[block.turn].blocks) - 1 if step < 0 else 0
+            turn = self.turns[self.blocks[index].source.number]
+            if not turn.is_read:
+                self.read(turn.source.number)
+                index += len(turn.blocks) - 1 if step < 0 else 0
             yield index, self.blocks[index]
             index += step
 
@@ -236,60 +206,48 @@ class Document:
         return block.width == self._room
 
     def line(self, y: int) -> Line | None:
-        found = self.find(y)
-        return found[0].lines[found[1]] if found is not None else None
+        place = self.find(y)
+        return place[0].lines[place[1]] if place is not None else None
 
-    def strip(self, y: int, paint: Paint) -> Strip | None:
-        """Return a line, painted; None outside, and where nothing is laid out."""
-        line = self.line(y)
-        if line is None:
-            return None
-        if id(line) not in self._painted:
-            if len(self._painted) == PAINTED:
-                del self._painted[next(iter(self._painted))]
-            self._painted[id(line)] = line, paint.strip(line, self.width)
-        return self._painted[id(line)][1]
-
-    def anchor(self, y: int) -> Anchor:
-        """Return the character that begins a line."""
+    def anchor(self, y: int | None = None) -> Anchor:
+        """Return the character that begins a line; without one, the first in view."""
         if not self.blocks:
             return Anchor(0, -1)
+        y = self.top if y is None else y
         index = self.index_on(y)
         block = self.blocks[index]
-        return Anchor(block.turn, block.offset_at(y - self.tops[index], self._room))
+        return Anchor(block.source.number, block.offset_at(y - self.tops[index], self._room))
 
-    def lay_from(self, anchor: Anchor, rows: int) -> int:
-        """Lay out the line of a character and the lines below it; return that line."""
+    def find_line(self, anchor: Anchor) -> int:
+        """Lay out the line of a character; return its number."""
         if not self.turns:
             return 0
-        first = self.index_at(anchor._replace(turn=min(anchor.turn, len(self.turns) - 1)))
-        self.lay(first)
-        y = self.tops[first] + self.blocks[first].row_of(anchor.offset)
-        for index, _ in self.walk(first, 1):
-            self.lay(index)
-            if self.tops[index + 1] >= y + rows:
-                break
-        return y
+        index = self.index_at(anchor._replace(turn=min(anchor.turn, len(self.turns) - 1)))
+        self.lay(index)
+        return self.tops[index] + self.blocks[index].row_of(anchor.offset)
 
-    def lay_end(self, rows: int) -> int:
-        """Lay out the last lines; return the first of them."""
+    # --- the lines in view: all of them are laid out -----------------------------------------------------------------
+
+    def show_line(self, y: int) -> None:
+        """Bring a line to the top of the view, or as near as the end allows."""
+        self.top = y if self.find(y) is not None else self.find_line(self.anchor(y))
+        for index, _ in self.walk(self.index_on(self.top), 1):
+            self.lay(index)
+            if self.tops[index + 1] >= self.top + self.rows:
+                return
+        self.show_end()
+
+    def show_end(self) -> None:
+        """Bring the last lines into view."""
         for index, _ in self.walk(len(self.blocks) - 1, -1):
             self.lay(index)
-            if self.height - self.tops[index] >= rows:
+            if self.height - self.tops[index] >= self.rows:
                 break
-        return max(self.height - rows, 0)
+        self.top = max(self.height - self.rows, 0)
 
-    def lay_lines(self, y: int, rows: int) -> int:
-        """Lay out these lines; return where the first of them is now."""
-        shown = self.blocks[self.index_on(y) : self.index_on(y + rows - 1) + 1]
-        return y if all(block.width == self._room for block in shown) else self.lay_from(self.anchor(y), rows)
-
-    def lay_more(self, y: int, enough: Callable[[], bool]) -> tuple[int, bool]:
-        """Lay out blocks, from the last one up, until it is enough.
-
-        Returns where line `y`, which must be laid out, is now, and whether everything is laid out.
-        """
-        place, room = self.find(y), self._room
+    def lay_more(self, enough: Callable[[], bool]) -> bool:
+        """Lay out blocks out of sight, from the last one up, until it is enough; return True once everything is laid out."""
+        place, room = self.find(self.top), self._room
         last = next((at for at in range(len(self.blocks) - 1, -1, -1) if self.blocks[at].width != room), -1)
         done, first = True, 0
         for index, block in self.walk(last, -1):
@@ -299,9 +257,6 @@ class Document:
                     done, first = False, index
                     break
         self._stack(first)
-        return self.line_of(*place) if place is not None else y, done
-
-
-def _is_same(one: Sequence[Part], other: Sequence[Part]) -> bool:
-    pairs = zip(one, other, strict=False)
-    return len(one) == len(other) and all(a.node is b.node and a.taken == b.taken for a, b in pairs)
+        if place is not None:
+            self.top = self.line_of(*place)
+        return done

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
-from termchat.tui.draw.ink import MARGIN, Ink
-from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.selection import find_shown_span, map_characters
-from termchat.tui.transcript.turn_source import Part, TurnSource
-
-Hit = tuple[int, int]
-"""The first character of a hit and the one behind it, in its turn's text."""
+from termchat.tui.draw.ink import Ink
+from termchat.tui.transcript.document import Anchor
+from termchat.tui.transcript.selection import Hit
+from termchat.tui.transcript.turn_source import Part, join_parts
 
 AT_ONCE = 500_000
 """Characters that are searched at a time; that takes some tens of milliseconds, and most chats are not as long."""
@@ -25,6 +21,9 @@ _LONGEST = 4096
 _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 """What a space stands for: any space and line break, with the marks of Markdown beside it."""
 
+HIT = Ink("background", ground="stamp")
+CURRENT = Ink("background", ground="accent", bold=True, underline=True)
+
 
 def make_pattern(query: str) -> re.Pattern[str] | None:
     """Make a pattern for a query; capitals count only where it has some. None for an empty one."""
@@ -32,36 +31,6 @@ def make_pattern(query: str) -> re.Pattern[str] | None:
     if not words:
         return None
     return re.compile(_GAP.join(map(re.escape, words)), 0 if query != query.lower() else re.IGNORECASE)
-
-
-class _Text:
-    """A turn's text as far as it has come, and the hits in it."""
-
-    def __init__(self, parts: tuple[Part, ...]) -> None:
-        self.parts = parts
-        self.hits: list[Hit] = []
-        self._source = TurnSource(parts)
-        self.text = ""
-        self._searched = 0
-
-    def read(self) -> None:
-        self.text += "".join(told.text for told in self._source.read())
-
-    def forget(self) -> None:
-        self.hits, self._searched = [], 0
-
-    @property
-    def left(self) -> int:
-        """Characters that were not searched yet."""
-        return len(self.text) - self._searched
-
-    def search(self, pattern: re.Pattern[str], most: int) -> None:
-        """Search on, in so many characters at most."""
-        begin = max(self._searched - _LONGEST, 0)
-        while self.hits and self.hits[-1][1] > begin:
-            begin = min(begin, self.hits.pop()[0])
-        self._searched += min(most, self.left)
-        self.hits += [found.span() for found in pattern.finditer(self.text, begin, self._searched)]
 
 
 class Finding:
@@ -75,37 +44,41 @@ class Finding:
         self.query = ""
         self.at: int | None = None
         self._pattern: re.Pattern[str] | None = None
-        self._texts: list[_Text] = []
-        self._near = Anchor(0, 0)
+        self._parts: list[tuple[Part, ...]] = []
+        self._texts: list[str] = []
+        self._hits: list[list[Hit]] = []
+        self._searched = self._near = Anchor(0, 0)
 
     @property
     def is_going_on(self) -> bool:
-        return self._pattern is not None and any(text.left for text in self._texts)
+        texts = self._texts
+        return self._pattern is not None and bool(texts) and self._searched < (len(texts) - 1, len(texts[-1]))
 
     @property
     def count(self) -> int:
-        return sum(len(text.hits) for text in self._texts)
+        return sum(map(len, self._hits))
 
     @property
     def current(self) -> tuple[int, Hit] | None:
         if self.at is None:
             return None
-        turn = next(turn for turn, before in enumerate(self._ends()) if before > self.at)
-        hits = self._texts[turn].hits
-        return turn, hits[self.at - (self._ends()[turn] - len(hits))]
+        ends = list(accumulate(map(len, self._hits)))
+        turn = bisect_right(ends, self.at)
+        return turn, self._hits[turn][self.at - ends[turn]]
 
     def hits(self, turn: int) -> Sequence[Hit]:
-        return self._texts[turn].hits if turn < len(self._texts) else ()
+        return self._hits[turn] if turn < len(self._hits) else ()
 
     def read(self, turns: Sequence[tuple[Part, ...]]) -> bool:
         """Read the turns as they are now; return True if the hits or the current one have changed."""
         before = self.count, self.at
         kept = 0
-        while kept < min(len(turns), len(self._texts)) and turns[kept] == self._texts[kept].parts:
+        while kept < min(len(turns), len(self._parts)) and turns[kept] == self._parts[kept]:
             kept += 1
-        self._texts[kept:] = [_Text(parts) for parts in turns[kept:]]
-        for text in self._texts[max(kept - 1, 0) :]:  # what did not change is read to its end, but for the last
-            text.read()
+        last = max(kept - 1, 0)  # the last of them may have grown
+        self._parts, self._texts[last:] = list(turns), map(join_parts, turns[last:])
+        self._hits[kept:] = [[] for _ in turns[kept:]]
+        self._searched = min(self._searched, Anchor(kept, 0))
         self.go_on()
         if self.at is not None or not self.is_going_on:
             self.at = min(self.at or 0, self.count - 1) if self.count else None
@@ -115,57 +88,31 @@ class Finding:
         """Search for another text, from a place on: its first hit from there on becomes current, else its last."""
         self.query, self._pattern = query, make_pattern(query)
         self._near, self.at = near, None
-        for text in self._texts:
-            text.forget()
+        self._hits, self._searched = [[] for _ in self._texts], Anchor(0, 0)
         self.go_on()
 
     def go_on(self) -> None:
         """Search some more text; set the current hit once it is sure which that is."""
-        room, pattern = AT_ONCE, self._pattern
-        for text in self._texts:
-            if pattern is not None and room > 0 and (left := text.left):
-                text.search(pattern, room)
-                room -= left
-        if self.at is None and self.count and (not self.is_going_on or self._is_past()):
-            self.at = self._nearest(self._near)
-
-    def _is_past(self) -> bool:
-        """Return True if there is a hit from the wanted place on."""
-        last = next(turn for turn in range(len(self._texts) - 1, -1, -1) if self._texts[turn].hits)
-        return (last, self._texts[last].hits[-1][0]) >= self._near
+        room = AT_ONCE
+        while self._pattern is not None and room > 0 and self.is_going_on:
+            turn, done = self._searched
+            text, hits = self._texts[turn], self._hits[turn]
+            stop, begin = min(done + room, len(text)), max(done - _LONGEST, 0)
+            if stop > done:
+                while hits and hits[-1][1] > begin:
+                    begin = min(begin, hits.pop()[0])
+                hits += [match.span() for match in self._pattern.finditer(text, begin, stop)]
+            room -= stop - done
+            is_whole = stop == len(text) and turn + 1 < len(self._texts)
+            self._searched = Anchor(turn + 1, 0) if is_whole else Anchor(turn, stop)
+        if self.at is None and self.count:
+            turn, offset = self._near
+            here = (bisect_left(hits, (offset, 0)) for hits in self._hits[turn : turn + 1])
+            at = sum(map(len, self._hits[:turn])) + sum(here)
+            if at < self.count or not self.is_going_on:
+                self.at = min(at, self.count - 1)
 
     def step(self, by: int) -> None:
         """Go to a hit further on or back; behind the last comes the first."""
         if self.count:
             self.at = ((self.at if self.at is not None else -1) + by) % self.count
-
-    def _nearest(self, near: Anchor) -> int:
-        """Return the first hit from a place on, else the last."""
-        ends = self._ends()
-        if near.turn >= len(self._texts):
-            return self.count - 1
-        hits = self._texts[near.turn].hits
-        at = ends[near.turn] - len(hits) + bisect_left(hits, (near.offset, 0))
-        return min(at, self.count - 1)
-
-    def _ends(self) -> list[int]:
-        """Count the hits up to the end of each turn."""
-        return list(accumulate(len(text.hits) for text in self._texts))
-
-
-HIT = Ink("background", ground="stamp")
-CURRENT = Ink("background", ground="accent", bold=True, underline=True)
-
-
-def find_hits(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
-    """Yield the hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
-    if not hits or not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
-        return
-    begin, end = find_shown_span(block, row)
-    first = max(bisect_right(hits, (begin, 0)) - 1, 0)
-    here = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
-    places = map_characters(block, row, document.turns[block.turn].text) if here else []
-    for hit in here:
-        shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
-        if shown:
-            yield hit, shown[0] + MARGIN, shown[-1] + 1 + MARGIN

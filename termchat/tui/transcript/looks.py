@@ -1,5 +1,5 @@
 """The looks: how replies are shown. In a token look the ground behind every token is the heat of its step by a measure, or says
-what became of a draft there."""
+what became of a draft there. A legend says what the colours of a look mean."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from math import isnan
 from typing import Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
-from termchat.conversation.heat import Heats
-from termchat.conversation.tree import Node, TokenColumns
-from termchat.tui.draw.ink import HEATS, Ink
+from termchat.conversation.heat import MEASURES, Heats
+from termchat.conversation.tree import Node, Span, TokenColumns
+from termchat.tui.draw.ink import HEATS, Ink, Line, Run
+from termchat.tui.draw.marks import MUTED, TEXT
 
 TokenLook = Literal["probability", "after", "entropy", "rank", "time", "drafts"]
 Look = Literal["reading", "probability", "after", "entropy", "rank", "time", "drafts"]
@@ -38,39 +39,29 @@ _DRAFTED: Inks = [
 ]
 
 
-class _DraftHeats:
-    """What became of the draft at each token of one reply, as one byte each."""
-
-    def __init__(self) -> None:
-        self._read = bytearray()
-
-    def compute_heats(self, tokens: TokenColumns) -> bytearray:
-        """Those of all tokens so far; always the same reply's."""
-        for at in range(len(self._read), len(tokens)):
-            draft = tokens.find_draft(at)
-            self._read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
-        return self._read
-
-
-_known: WeakKeyDictionary[TokenColumns, dict[TokenLook, Heats | _DraftHeats]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TokenColumns, dict[str, Heats]] = WeakKeyDictionary()
+_drafts: WeakKeyDictionary[TokenColumns, bytearray] = WeakKeyDictionary()
 
 
 def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
-    """Return the heat of each token so far, 0 to CALM."""
-    known = _known.setdefault(tokens, {})
-    if look not in known:
-        known[look] = _DraftHeats() if look == "drafts" else Heats(look, CALM)
-    return known[look].compute_heats(tokens)
+    """Return the heat of each token of a reply so far, 0 to CALM."""
+    if look != "drafts":
+        known = _known.setdefault(tokens, {})
+        if look not in known:
+            known[look] = Heats(look, CALM)
+        return known[look].compute_heats(tokens)
+    read = _drafts.setdefault(tokens, bytearray())
+    for at in range(len(read), len(tokens)):
+        draft = tokens.find_draft(at)
+        read.append(PLAIN if draft is None else ACCEPTED if draft.accepted else REJECTED)
+    return read
 
 
-def heat_inks(look: Look) -> Inks:
-    return _DRAFTED if look == "drafts" else _MEASURED
-
-
-def kinds(tokens: TokenColumns, begin: int, end: int) -> list[int]:
-    """Return which of the `Inks` each token has, from one to another."""
-    pairs = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], strict=True)
-    return [FORCED if forced else NEAR_TIE if near_tie > 0 else DRAWN for forced, near_tie in pairs]
+def token_inks(tokens: TokenColumns, look: TokenLook, begin: int, end: int) -> list[Ink]:
+    """Return the ink of each token from one to another: by its heat, and by whether it was forced or a near tie."""
+    inks = _DRAFTED if look == "drafts" else _MEASURED
+    marks = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], heats(tokens, look)[begin:end], strict=True)
+    return [inks[FORCED if forced else NEAR_TIE if near > 0 else DRAWN][heat] for forced, near, heat in marks]
 
 
 def has_drafts(replies: Iterable[Node]) -> bool:
@@ -80,8 +71,8 @@ def has_drafts(replies: Iterable[Node]) -> bool:
 
 def lacks_after(replies: Iterable[Node]) -> bool:
     """Return True if the engine reported no probabilities after the chain."""
-    told = [node.tokens.probabilities for node in replies if len(node.tokens)]
-    return bool(told) and all(map(isnan, chain.from_iterable(told)))
+    columns = [node.tokens.probabilities for node in replies if len(node.tokens)]
+    return bool(columns) and all(map(isnan, chain.from_iterable(columns)))
 
 
 def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
@@ -95,3 +86,36 @@ def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
     ]
     after = looks.index(look) + 1 if look in looks else 0
     return next((one for one in looks[after:] if one in offered), offered[0])
+
+
+_FORCED = Ink("muted", underline=True, italic=True)
+"""As the transcript marks tokens that a person forced."""
+_SWATCHES = 8
+_DRAFT_WORDS = (("accepted", ACCEPTED), ("rejected", REJECTED), ("plain", PLAIN))
+
+
+def legend_line(look: TokenLook, reply: Sequence[Span] | None = None) -> Line:
+    """Render the look's name, its colours from hot to calm between the words for both ends, and how forced tokens and near ties
+    are marked. The look of drafts has a word for each colour, and one where nothing was drafted for the
+    `reply`, if that is given."""
+    if look == "drafts":
+        return _drafts_legend(reply)
+    measure = MEASURES[look]
+    near_tie = any(1 in span.node.tokens.near_ties[: span.count] for span in reply or ())
+    wide = " " if near_tie else "  "  # else the line is too long for the panel
+    swatches = [(wide, Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
+    ends = (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)
+    tied: list[Run] = [("  ", MUTED), ("near tie", Ink("muted", double=True))] if near_tie else []
+    return Line(((f"{measure.title} ", TEXT), *ends, ("  ", MUTED), ("forced", _FORCED), *tied))
+
+
+def _drafts_legend(reply: Sequence[Span] | None) -> Line:
+    name: Run = ("drafts  ", TEXT)
+    if reply is not None and not has_drafts(span.node for span in reply):
+        settings = reply[-1].node.settings[-1:] if reply else []
+        off = not settings or settings[0].draft is None
+        why = "speculation was off" if off else settings[0].drafting
+        return Line((name, (f"none in this reply{f': {why}' if why else ''}", MUTED)))
+    inks = _DRAFTED[DRAWN]
+    words = [[(f" {word} ", inks[heat]), (" ", MUTED)] for word, heat in _DRAFT_WORDS]
+    return Line((name, *chain.from_iterable(words), (" forced", _FORCED)))

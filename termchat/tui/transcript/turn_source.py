@@ -1,8 +1,8 @@
-"""A turn of the path as it is read: its text with what belongs to each piece, the changes of settings, and its end."""
+"""A turn of the path as it is read: its text, the changes of settings and other marks in it, and its end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.setting_changes import describe_changes, model_change
@@ -10,6 +10,8 @@ from termchat.conversation.token_marks import TokenMark, TokenMarks
 from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
+from termchat.tui.draw.ink import Ink, Run
+from termchat.tui.transcript.looks import Look, TokenLook, token_inks
 
 ENDINGS: dict[str, tuple[str, str]] = {
     "end": ("", ""),
@@ -23,73 +25,85 @@ ENDINGS: dict[str, tuple[str, str]] = {
 
 
 class Part(NamedTuple):
-    """A node of the turn, and how many of its tokens are shown: None is all there are and will be. `reach`: how many of
-    them the path takes; where a stop sequence swallowed tokens and the chat goes on, all are read but not all reached."""
+    """A node of the turn, and how many of its tokens are shown: None is all, also later ones. `reach`: how many of
+    them the path takes; where a stop sequence swallowed tokens and the chat goes on, all are read but not all reached.
+    `begin`: how many characters of the turn come before it."""
 
     node: Node
     taken: int | None
     reach: int | None = None
+    begin: int = 0
 
     @property
     def shown(self) -> int:
-        """How many of the node's tokens are shown as yet."""
-        there = len(self.node.tokens)
-        return there if self.taken is None else min(self.taken, there)
+        """How many of the node's tokens are shown as yet: none while the next ones decide whether they are thoughts."""
+        tokens = self.node.tokens
+        if tokens.unsure and not self.node.done:
+            return 0
+        return len(tokens) if self.taken is None else min(self.taken, len(tokens))
+
+    @property
+    def reached(self) -> int:
+        """How many of the node's tokens the path takes."""
+        count = len(self.node.tokens)
+        return count if self.reach is None else min(self.reach, count)
+
+    @property
+    def rest(self) -> str:
+        """The text behind the last token."""
+        return self.node.pending if self.taken is None else ""
+
+    @property
+    def end(self) -> int:
+        """How many characters of the turn come before the next part."""
+        return self.begin + len(self.node.written) + self.node.tokens.texts.start(self.shown) + len(self.rest)
 
 
 class TurnText(NamedTuple):
-    """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
-    come before it. `thought`: it is a part of the thoughts, which stand before all else. `language`: that of code, where a
+    """Text of a turn. `thought`: it is a part of the thoughts, which stand before all else. `language`: that of code, where a
     constraint has the reply be code and no Markdown."""
 
     text: str
-    tokens: TokenColumns | None = None
-    begin: int = 0
     thought: bool = False
     language: str = ""
 
 
-class Mark(NamedTuple):
-    """A change of settings: after how many characters and tokens of the turn, and what changed. `token` is -1 where it is
-    anything else."""
-
-    offset: int
-    token: int
-    text: str
-
-
-def parts_of(spans: list[Span]) -> tuple[Part, ...]:
+def parts_of(spans: Sequence[Span]) -> tuple[Part, ...]:
     """Make parts of the spans of one turn; the same nodes with the same counts compare equal."""
-    return tuple(_part(span.node, span.count) for span in spans)
+    parts: list[Part] = []
+    for span in spans:
+        node, taken, reach = span.node, None, None
+        if node.role == "assistant" and span.count < len(node.ids):
+            taken, reach = (None if span.count >= node.count_kept() else span.count), span.count
+        parts.append(Part(node, taken, reach, parts[-1].end if parts else 0))
+    return tuple(parts)
 
 
-def _part(node: Node, count: int) -> Part:
-    if node.role == "user" or count >= len(node.ids):
-        return Part(node, None)
-    return Part(node, None if count >= node.count_kept() else count, count)
+def join_parts(parts: Sequence[Part]) -> str:
+    """Join the text of a whole turn, as far as it has come."""
+    return "".join(part.node.written + part.node.tokens.texts.join_texts(part.shown) + part.rest for part in parts)
 
 
 class TurnSource:
-    """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts.
+    """One turn in a look, read as far as it has come. A reply that was stopped and continued is one turn in several parts.
 
-    `whole`: it looks for loops and for end tokens that were ignored, too.
+    `number` is its place among the turns, from 0.
     """
 
-    def __init__(self, parts: tuple[Part, ...], *, whole: bool = False) -> None:
-        self.parts = parts
-        self.length = 0
-        self.tokens = 0
-        self.marks: list[Mark] = []
+    def __init__(self, parts: tuple[Part, ...], number: int = 0, look: Look = "reading") -> None:
+        self.parts, self.number, self.look = parts, number, look
+        self.text = ""
+        """The text that has been read."""
+        self.marks: list[TokenMark] = []
         self.forced: list[tuple[int, int]] = []
         """The first character of each text that a person forced, and the one behind it."""
-        self._part = self._part_begin = 0
-        self._taken = 0
-        self._settings_seen = 0
+        self._part = self._taken = self._tokens = self._settings_seen = 0
         self._drawn_with: SettingsRecord | None = None
         self._newest: SettingsRecord | None = None
-        self._pending_read = False
-        self._model_read = False
-        self._token_marks = TokenMarks() if whole else None
+        self._change: TokenMark | None = None
+        """The mark of the newest change of settings."""
+        self._pending_read = self._model_read = False
+        self._token_marks = TokenMarks()
 
     @property
     def role(self) -> Role:
@@ -97,121 +111,118 @@ class TurnSource:
 
     @property
     def done(self) -> bool:
-        node, taken, _ = self.parts[-1]
-        return node.done or taken is not None
+        return self.parts[-1].node.done or self.parts[-1].taken is not None
 
     def read(self) -> Iterator[TurnText]:
         """Yield the text that came since the last time, whole tokens at a time."""
         while True:
-            node, taken, _ = self.parts[self._part]
+            part = self.parts[self._part]
+            node, tokens, stop = part.node, part.node.tokens, part.shown
             if node.role == "user" and not self._taken:
                 self._taken = 1
-                self.length += len(node.written)
-                yield TurnText(node.written)
-            tokens = node.tokens
-            stop = self.parts[self._part].shown
-            if tokens.unsure and not node.done:
-                stop = 0  # what follows says whether it is a thought
-            self._read_settings(node, self._taken)
+                yield self._add(TurnText(node.written))
+            self._read_settings(node)
             while (begin := self._taken) < stop:  # as far as the settings are the same, and the phase
-                self._drawn_with = self._newest
+                self._drawn_with = settings = self._newest
                 thought = begin < tokens.thought
                 ends = [tokens.thought] if thought else []
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
-                self.tokens += self._taken - begin
-                text = tokens.texts.join_texts(self._taken, begin)
-                told = TurnText(text, tokens, self.length - self._part_begin, thought, self._language)
+                self._tokens += self._taken - begin
                 self._read_forced(tokens, begin)
-                if self._token_marks is not None:
-                    self._mark(self._token_marks.read(tokens, begin, self._taken, self._part_begin))
-                self.length += len(text)
-                yield told
-                self._read_settings(node, self._taken)
+                self.marks += self._token_marks.read(tokens, begin, self._taken, part.begin)
+                constraint = settings.constraint if settings is not None and not settings.constraint_dropped else None
+                language = "json" if constraint is not None and constraint.kind == "json_schema" else ""
+                yield self._add(TurnText(tokens.texts.join_texts(self._taken, begin), thought, language))
+                self._read_settings(node)
             if self._part == len(self.parts) - 1:
                 break
-            if rest := read_rest(self.parts[self._part]):
-                self.length += len(rest)
-                yield TurnText(rest)
+            yield self._add(TurnText(part.rest))
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
-            self._part_begin = self.length
-        if self.done and self._token_marks is not None:
-            self._mark(self._token_marks.finish_marks())
-        if node.role == "assistant" and node.done and taken is None and not self._pending_read:
+        if self.done:
+            self.marks += self._token_marks.finish_marks()
+        if node.role == "assistant" and node.done and not self._pending_read:
             self._pending_read = True
-            self.length += len(node.pending)
-            yield TurnText(node.pending)
+            yield self._add(TurnText(part.rest))
+
+    def _add(self, piece: TurnText) -> TurnText:
+        self.text += piece.text
+        return piece
 
     @property
     def loops(self) -> Sequence[tuple[int, int]]:
         """The first character of each repeated text, and the one behind it."""
-        return self._token_marks.list_loops() if self._token_marks is not None else ()
+        return self._token_marks.list_loops()
 
-    def title(self, *, raw: bool = False) -> tuple[str, str]:
+    def make_runs(self, begin: int, end: int, ink: Ink) -> Iterator[Run]:
+        """Yield the characters from `begin` to `end`; in a token look each token, or part of one, in the ink of its heat."""
+        for part, after in zip(self.parts, [*(part.begin for part in self.parts[1:]), end], strict=True):
+            tokens, stop = part.node.tokens, min(after, end)
+            behind = min(part.begin + tokens.texts.start(part.shown), stop)
+            if self.look != "reading" and begin < behind:
+                yield from self._make_token_runs(tokens, begin - part.begin, behind - part.begin, self.look)
+                begin = behind
+            if begin < stop:
+                yield self.text[begin:stop], ink
+                begin = stop
+
+    def _make_token_runs(self, tokens: TokenColumns, begin: int, end: int, look: TokenLook) -> Iterator[Run]:
+        """Yield the texts of a node's tokens from one of its characters to another; forced tokens and near ties are marked."""
+        texts = tokens.texts
+        first, last = texts.find_text(begin), texts.find_text(end - 1) + 1
+        pieces = texts[first:last]
+        pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
+        pieces[0] = pieces[0][begin - texts.start(first) :]
+        yield from (run for run in zip(pieces, token_inks(tokens, look, first, last), strict=True) if run[0])
+
+    def describe_speaker(self, *, raw: bool = False) -> tuple[str, str]:
         """Return the speaker and a remark; for a piece of a raw text only the unusual."""
-        if self.parts[0].node.number == HEAD:
-            return "system prompt", "" if self.parts[0].node.written else "none"
-        if self.role == "user":
-            omitted = self.parts[0].node.omitted
-            return "" if raw else "you", str(omitted) if omitted is not None else ""
         node = self.parts[0].node
+        if node.number == HEAD:
+            return "system prompt", "" if node.written else "none"
+        if self.role == "user":
+            return "" if raw else "you", str(node.omitted) if node.omitted is not None else ""
         if node.start is None:
             return "" if raw else "model", ""
         drawn = not raw and (not node.done or node.settings)  # a reply that was taken in as text was drawn elsewhere
-        told = [f"seed {node.start.seed}"] if drawn else []
+        remarks = [f"seed {node.start.seed}"] if drawn else []
         if forced := sum(bytes(part.node.tokens.by_hand[: part.shown]).count(1) for part in self.parts):
-            told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
+            remarks.append(f"{forced} forced token{'s' if forced > 1 else ''}")
         if near := sum(part.node.tokens.near_ties[: part.shown].count(1) for part in self.parts):
             of = sum(len(part.node.tokens.near_ties[: part.shown]) for part in self.parts)
-            told.append(f"{near} of {of} tokens {'are near ties' if near > 1 else 'is a near tie'}")
-        return "" if raw else node.start.model.name, " · ".join(told)
-
-    def ending(self, *, running: bool) -> str:
-        """Describe an end that is not the model's own; `running` says whether a turn that is not done still grows."""
-        node, taken, _ = self.parts[-1]
-        if node.role == "user" or taken is not None or (running and not node.done):
-            return ""
-        return describe_ending(node)
+            remarks.append(f"{near} of {of} tokens {'are near ties' if near > 1 else 'is a near tie'}")
+        return "" if raw else node.start.model.name, " · ".join(remarks)
 
     def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
-        """Note the forced ones among the newest tokens, from `begin` on; `length` is where their text begins."""
+        """Note the forced ones among the newest tokens, from `begin` on, whose text is read next."""
         forced = tokens.by_hand[begin : self._taken]
         if 1 not in forced:
             return
-        at = self.length
+        at = len(self.text)
         for chosen, size in zip(forced, map(len, tokens.texts[begin : self._taken]), strict=True):
             if chosen and size:
                 joins = bool(self.forced) and self.forced[-1][1] == at
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))
             at += size
 
-    @property
-    def _language(self) -> str:
-        """That of the next token, see `TurnText`."""
-        newest = self._newest
-        constraint = newest.constraint if newest is not None and not newest.constraint_dropped else None
-        return "json" if constraint is not None and constraint.kind == "json_schema" else ""
-
-    def _mark(self, marks: Iterable[TokenMark]) -> None:
-        self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)
-
-    def _read_settings(self, node: Node, upto: int) -> None:
-        """Mark the changes that came before token `upto` of the node; several between two tokens are one."""
+    def _read_settings(self, node: Node) -> None:
+        """Mark the changes that came before the next token of the node; several between two tokens are one."""
         if node.start is not None and not self._model_read:
             self._model_read = True
             if (other := model_change(node)) is not None:
-                self.marks.append(Mark(0, -1, other))
-        while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= upto:
+                self.marks.append(TokenMark(0, 0, other))
+        while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= self._taken:
             self._newest = node.settings[self._settings_seen]
             self._settings_seen += 1
-            if not self.tokens or self._drawn_with is None:
+            if not self._tokens or self._drawn_with is None:
                 self._drawn_with = self._newest
                 continue
-            if self.marks and self.marks[-1].token == self.tokens:
+            if self.marks and self.marks[-1] is self._change and self._change.token == self._tokens:
                 self.marks.pop()
             changed = describe_changes(self._drawn_with, self._newest)
             if changed:
-                text = f"{', '.join(changed)} at token {self.tokens}"
-                self.marks.append(Mark(self.length, self.tokens, text))
+                text = f"{', '.join(changed)} at token {self._tokens}"
+                self._change = TokenMark(self._tokens, len(self.text), text)
+                self.marks.append(self._change)
 
 
 def describe_ending(node: Node) -> str:
@@ -222,14 +233,3 @@ def describe_ending(node: Node) -> str:
         return "interrupted"
     detail = escape(node.finished.detail)
     return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
-
-
-def count_characters(parts: Sequence[Part]) -> int:
-    """Count the characters of a whole turn."""
-    shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
-    return shown + sum(len(read_rest(part)) for part in parts)
-
-
-def read_rest(part: Part) -> str:
-    """Return the text behind the last token."""
-    return part.node.pending if part.taken is None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 from rich.cells import cell_len, split_text
@@ -26,24 +26,29 @@ from termchat.tui.terminal.compositor import touch
 from termchat.tui.terminal.screens import frame_is_due
 from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.transcript.cursor.cursor import Cursor, Move
-from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.blocks import Block
+from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, Finding, find_hits
+from termchat.tui.transcript.hits import CURRENT, HIT, Finding
 from termchat.tui.transcript.looks import Look, TokenLook
-from termchat.tui.transcript.selection import copy_text
+from termchat.tui.transcript.selection import copy_text, find_hits
+from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.turn_source import Part
 
 HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
+_ANY = Color(0, 0, 0)
+"""The background for Textual's filters; every cell here has its own."""
 FORCED = Style(underline=True)
 """In the reading look, on what a person forced; in a token look it is marked already."""
 LOOP = Ink("text", ground="panel")
 """In the reading look the ground of text that is repeated; a token look keeps its colors."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
+PAINTED = 1000
+"""Lines that are kept as they are painted."""
 _TRIES = 5
 """Laying out what comes into view may move it again; after so many rounds enough of it is laid out."""
 
@@ -76,20 +81,18 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             super().__init__()
             self.ref = ref
 
-    def __init__(
-        self, palette: Palette, *, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name=name, id=id, classes=classes)
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
         self._paint = Paint(palette)
-        self._background = Color.parse(palette.background)
+        self._painted: dict[int, tuple[Line, Strip]] = {}
+        """The lines that were painted last, by their identity."""
         self._subject: Conversation | Node | None = None
         self._document = Document(0, "reading")
         self._cursor = Cursor(self._document)
         self._unseen = 0
         """Lines below the view, once some of them came after the reader had left the end."""
-        self._moving = self._working = False
+        self._moving = False
         self._bar_place = (0, 0, 0)
-        self._worker: Timer | None = None
         self.is_complete = False
         """Whether everything is laid out."""
         self.finding: Finding | None = None
@@ -98,6 +101,9 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         self._reading_before = False
         self.pointing = False
         """Whether there is a cursor, or one is being opened."""
+
+    def on_mount(self) -> None:
+        self._worker: Timer = self.set_interval(1 / 30, self.work, pause=True)
 
     # --- the chat ----------------------------------------------------------------------------------------------------
 
@@ -108,8 +114,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     @palette.setter
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
-        self._background = Color.parse(palette.background)
-        self._document.repaint()
+        self._painted.clear()
         self.refresh()
 
     @property
@@ -137,50 +142,42 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if subject is not self._subject:
             self._subject = subject
             self.close_cursor()
-            self._document.clear()
+            self._document.turns = []
             self.following = True
-        return self._document.anchor(self._top)
+        return self._document.anchor()
 
     def _lay_out(self, anchor: Anchor | None) -> None:
         """Lay out the end while following, else the lines from a character on, or the lines in view (None); draw all."""
-        document, rows = self._document, self._rows
+        document = self._document
+        document.rows = max(self.size.height, 1)
         if document.width > 0:
-            if self.following:
-                y = document.lay_end(rows)
-            else:
-                y = self._limit(
-                    document.lay_from(anchor, rows) if anchor is not None else document.lay_lines(self._top, rows)
-                )
-            self._move_to(y)
-            self._work_later()
+            self._show_from(document.top if anchor is None or self.following else document.find_line(anchor))
         self._keep_cursor()
         self.refresh()
 
     def grew(self, number: int) -> None:
         """Read on in node `number` of the path: tokens, a settings record, or its end."""
-        height = self._document.height
-        changed = self._document.update(number)
+        document = self._document
+        height, top, rows = document.height, document.top, document.rows
+        changed = document.update(number)
         if changed is None:
             return
-        top = self._top
         if self.scroll_target_y < self.scroll_y:  # the reader has just started to scroll up
             self.following = False
         if self.following:
-            self._move_to(max(self._document.height - self._rows, 0))
-        else:
-            self._resize_document()
-            self._note_unseen(max(self._document.height - top - self._rows, 0))
+            document.show_end()
+        self._scroll()
+        if not self.following:
+            self._note_unseen(max(document.height - document.top - rows, 0))
         self._cursor.find()
-        if self._top == top:
-            bottom = min(max(height, self._document.height), top + self._rows)
-            if bottom > max(changed, top):
-                first = max(changed, top)
-                touch(self, Region(0, first - top, self.size.width, bottom - first))
+        first, bottom = max(changed, top), min(max(height, document.height), top + rows)
+        if document.top == top and bottom > first:
+            touch(self, Region(0, first - top, self.size.width, bottom - first))
 
     def toggle_thoughts(self, number: int | None = None) -> bool:
         """Open or fold the thoughts of the reply with a node, or of the last one that has some (None); return False without
         any, and in a token look."""
-        anchor = self._document.anchor(self._top)
+        anchor = self._document.anchor()
         if self.look != "reading" or not self._document.toggle_thoughts(number):
             return False
         self._lay_out(anchor)
@@ -209,7 +206,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             self.close_cursor()
         else:
             self._token_look = look
-        anchor = self._document.anchor(self._top) if not self.following else Anchor(0, -1)
+        anchor = self._document.anchor()
         self._document.change_look(look)
         self._lay_out(anchor)
 
@@ -217,8 +214,9 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         event.stop()
         anchor: Anchor | None = None
         if self._document.width != self.size.width:
-            anchor = self._document.anchor(self._top)
+            anchor = self._document.anchor()
             self._document.resize(self.size.width)
+            self._painted.clear()
         self._lay_out(anchor)
 
     # --- drawing -----------------------------------------------------------------------------------------------------
@@ -226,72 +224,73 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         # Without the border and padding that Textual would draw, as there are none, and without offsets for the selection:
         # Textual takes those from `render_line`, and they cost more than all else.
-        selection, top, filters = self.text_selection, self._top, self.get_line_filters()
+        selection, filters = self.text_selection, self.get_line_filters()
         begin, end = crop.column_span
         strips = []
         for y in crop.line_range:
-            strip = self._view_line(y, top, selection)
+            strip = self._view_line(y, selection)
             for line_filter in filters:
-                strip = strip.apply_filter(line_filter, self._background)
+                strip = strip.apply_filter(line_filter, _ANY)
             strips.append(strip.crop_extend(begin, end, None))
         return strips
 
     def render_line(self, y: int) -> Strip:
-        return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
+        return self._view_line(y, self.text_selection).apply_offsets(0, self._document.top + y)
 
-    def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
-        number, strip = top + y, None
-        if number == self._hovered[0] and (line := self._document.line(number)) is not None:
-            strip = self._paint.strip(self.underlined(number, line), self.size.width)
-        strip = strip or self._document.strip(number, self._paint)
-        strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        for begin, end, style in self._overlays(number, strip):
-            strip = restyle(strip, begin, end, style)
+    def _view_line(self, y: int, selection: Selection | None) -> Strip:
+        number = self._document.top + y
+        if (place := self._document.find(number)) is not None:
+            strip = self._paint_line(self.underlined(number, place[0].lines[place[1]]))
+            for begin, end, style in self._overlays(*place, strip):
+                strip = restyle(strip, begin, end, style)
+        else:
+            strip = Strip.blank(self.size.width, self._paint.style(Ink()))
         if selection is not None and (span := selection.get_span(number)) is not None:
             cells = strip.index_to_cell_position
             style = self.screen.get_component_rich_style("screen--selection")
             strip = restyle(strip, cells(span[0]), strip.cell_length if span[1] == -1 else cells(span[1]), style)
-        if self._unseen and y == self._rows - 1:
-            strip = self._hinted(strip)
+        if self._unseen and y == self._document.rows - 1:
+            room = self.size.width - len(self._hint) - MARGIN
+            hint = Segment(self._hint, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))
+            strip = Strip.join([strip.adjust_cell_length(room), Strip(hint)]) if room > 0 else strip
         return strip
 
-    def _overlays(self, y: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
+    def _paint_line(self, line: Line) -> Strip:
+        """Paint a line, unless it was one of the last."""
+        if id(line) not in self._painted:
+            if len(self._painted) == PAINTED:
+                del self._painted[next(iter(self._painted))]
+            self._painted[id(line)] = line, self._paint.strip(line, self._document.width)
+        return self._painted[id(line)][1]
+
+    def _overlays(self, block: Block, row: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
         """Yield the cells of a line with a style on top of theirs: repeated and forced text, the cursor, hits."""
-        found = self._document.find(y)
-        if found is None:
-            return
-        document, (block, row), cells = self._document, found, strip.index_to_cell_position
-        reading, turn = document.look == "reading", document.turns[block.turn]
+        source, cells, reading = block.source, strip.index_to_cell_position, self.look == "reading"
         loop = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor if reading else None)
-        for _, begin, end in find_hits(document, block, row, turn.loops):
+        for _, begin, end in find_hits(block, row, source.loops):
             yield cells(begin), cells(end), loop
-        for _, begin, end in find_hits(document, block, row, turn.forced) if reading else ():
+        for _, begin, end in find_hits(block, row, source.forced) if reading else ():
             yield cells(begin), cells(end), FORCED
-        for spot in self._cursor.spots_on(block, row):
-            begin, end = spot.begin + MARGIN, spot.end + MARGIN
-            hides = spot.own or strip.crop(begin, end).text.isspace()
-            yield begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN)
+        for spot in self._cursor.spots:
+            if spot.block is block and spot.row == row:
+                begin, end = spot.begin + MARGIN, spot.end + MARGIN
+                hides = spot.own or strip.crop(begin, end).text.isspace()
+                yield begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN)
         if self.finding is not None:
             current = self.finding.current
-            for hit, begin, end in find_hits(document, block, row, self.finding.hits(block.turn)):
-                yield cells(begin), cells(end), self._paint.style(CURRENT if current == (block.turn, hit) else HIT)
-
-    def _hinted(self, strip: Strip) -> Strip:
-        room = self.size.width - len(self._hint) - MARGIN
-        hint = Strip(
-            [Segment(self._hint, self._paint.style(HINT_INK)), Segment(" " * MARGIN, self._paint.style(Ink()))]
-        )
-        return Strip.join([strip.adjust_cell_length(room), hint]) if room > 0 else strip
+            for hit, begin, end in find_hits(block, row, self.finding.hits(source.number)):
+                ink = CURRENT if current == (source.number, hit) else HIT
+                yield cells(begin), cells(end), self._paint.style(ink)
 
     @property
     def _hint(self) -> str:
         """The mark at the lower edge that says how many lines are below; shown once some of them are new."""
-        below = max(self._document.height - self._top - self._rows, 0)
+        below = max(self._document.height - self._document.top - self._document.rows, 0)
         return f" ↓ {below} line{'s' if below != 1 else ''} "
 
     def is_on_hint(self, x: int, y: int) -> bool:
         begin = self.size.width - len(self._hint) - MARGIN
-        return bool(self._unseen) and y == self._rows - 1 and begin <= x < self.size.width - MARGIN
+        return bool(self._unseen) and y == self._document.rows - 1 and begin <= x < self.size.width - MARGIN
 
     def redraw_hits(self) -> None:
         touch(self, self.size.region)
@@ -300,7 +299,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
 
     @property
     def first_line(self) -> int:
-        return self._top
+        return self._document.top
 
     def line_at(self, number: int) -> Line | None:
         return self._document.line(number)
@@ -315,7 +314,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             return
         if self.look == "reading" or event.button != 1 or self.text_selection is not None:
             return
-        ref = self._cursor.find_token(self._top + event.y, event.x - MARGIN)
+        ref = self._cursor.find_token(self._document.top + event.y, event.x - MARGIN)
         if ref is not None:
             event.stop()
             self.set_cursor(ref)
@@ -339,9 +338,10 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     @property
     def cursor_reply(self) -> list[Span]:
         """The parts of the reply with the cursor, each with as many tokens as the path reaches."""
-        if self._cursor.ref is None:
-            return []
-        return [Span(stretch.node, stretch.reached) for stretch in self._document.track.turn_of(self._cursor.ref)]
+        ref, track = self._cursor.ref, self._document.track
+        return (
+            [Span(part.node, part.reached) for part in track.list_parts(track.turn_of(ref))] if ref is not None else []
+        )
 
     def open_cursor(self) -> None:
         """Put the cursor on the newest token in view, in a token look; the view no longer follows the end.
@@ -350,7 +350,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         """
         if self._cursor.ref is None and self._document.track.last() is not None:
             self._begin_pointing()
-            self._move_cursor(self._cursor.find_newest(self._top, self._top + self._rows))
+            self._move_cursor(self._cursor.find_newest())
 
     def close_cursor(self) -> None:
         """Remove the cursor, and return to the reading look if the cursor has replaced that."""
@@ -386,19 +386,22 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
 
     def _move_cursor(self, to: Move | TokenRef | None) -> None:
         """Move the cursor, scroll it into view, and post `CursorMoved`."""
-        before, rows = self._cursor.ref, self._cursor.rows()
-        height, anchor = self._document.height, self._document.anchor(self._top)
+        before, rows = self._cursor.ref, self._visible_rows()
         if isinstance(to, str):
             self._cursor.move(to)
         else:
             self._cursor.put(to)
-        moved = self._document.height != height  # laying out on the way has moved lines
-        self._show_cursor(anchor if moved else None)
-        if moved:
-            touch(self, self.size.region)
+        self._show_cursor()
         if self._cursor.ref != before:
-            self._touch(rows + self._cursor.rows())
+            rows |= self._visible_rows()
+            if rows:
+                touch(self, *(Region(0, y, self.size.width, 1) for y in rows))
             self.post_message(self.CursorMoved(self._cursor.ref))
+
+    def _visible_rows(self) -> set[int]:
+        """Return the rows of the view that the cursor is on."""
+        top = self._document.top
+        return {y - top for y in self._cursor.rows() if 0 <= y - top < self._document.rows}
 
     def _keep_cursor(self) -> None:
         """Find the cursor's token again after a new layout, or the nearest one if the path no longer reaches it."""
@@ -409,49 +412,37 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if nearest is None:
             self.close_cursor()
             return
-        if nearest == ref:
-            self._cursor.find()
-        else:
-            self._cursor.put(nearest)
+        self._cursor.put(nearest)
+        if nearest != ref:
             self.post_message(self.CursorMoved(nearest))
-        self._show_cursor(None)
+        self._show_cursor()
 
-    def _show_cursor(self, anchor: Anchor | None) -> None:
-        """Scroll the cursor into view: by as few lines as possible where it is near, else to the middle.
-
-        `anchor` is the first character in view, given where that may be on another line by now.
-        """
-        rows = self._rows
-        top = self._top if anchor is None else self._document.lay_from(anchor, rows)
+    def _show_cursor(self) -> None:
+        """Scroll the cursor into view: by as few lines as possible where it is near, else to the middle."""
+        document = self._document
         for _ in range(_TRIES):
-            begin, end = self._cursor.rows()[0], self._cursor.rows()[-1]
+            top, rows, lines = document.top, document.rows, self._cursor.rows()
+            begin, end = lines[0], lines[-1]
             if end >= top + rows:
                 top = min(end - rows + 1, begin) if end < top + 2 * rows else begin - rows // 2
             if begin < top:
                 top = begin if begin >= top - rows else begin - rows // 2
-            top = self._document.lay_lines(max(min(top, self._document.height - rows), 0), rows)
-            if top <= self._cursor.rows()[0] < top + rows:
+            document.show_line(max(top, 0))
+            if document.top <= self._cursor.rows()[0] < document.top + rows:
                 break
-        self._move_to(top)
-
-    def _touch(self, rows: Iterable[int]) -> None:
-        visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
-        if visible:
-            touch(self, *(Region(0, y, self.size.width, 1) for y in visible))
+        self._scroll()
 
     # --- scrolling ---------------------------------------------------------------------------------------------------
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        y = round(new_value)
-        if round(old_value) != y:
-            if not self._working:
-                touch(self, self.size.region)
-            self._move_bar()
         if self._moving or not self.is_mounted:
             return
-        settled = self._document.lay_lines(y, self._rows)
-        if settled != y or self._document.height != self.virtual_size.height:
-            self._move_to(settled)
+        y = round(new_value)
+        if round(old_value) != y:
+            touch(self, self.size.region)
+        self._document.rows = max(self.size.height, 1)  # of a resize this comes first
+        self._document.show_line(y)
+        self._scroll()
         self.following = self._cursor.ref is None and self._is_at_end
 
     def watch_following(self, following: bool) -> None:
@@ -462,84 +453,48 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         self.follow()
 
     @property
-    def _top(self) -> int:
-        return self.scroll_offset.y
-
-    @property
-    def _rows(self) -> int:
-        return max(self.size.height, 1)
-
-    @property
     def _is_at_end(self) -> bool:
-        return self._top >= self._document.height - self._rows
+        return self._document.top >= self._document.height - self._document.rows
 
-    def _limit(self, y: int) -> int:
-        """Return the line, or the last one that can be the first in view."""
-        last = max(self._document.height - self._rows, 0)
-        return self._document.lay_lines(last, self._rows) if y > last else y
-
-    def _move_to(self, y: int) -> None:
-        """Make line `y` the first one in view, without animation."""
-        self._moving = True
-        try:
-            self._resize_document()
-            if self._top != y:
-                self.app.animator.force_stop_animation(self, "scroll_y")
-                self.scroll_target_y = self.scroll_y = y
-        finally:
-            self._moving = False
-
-    def _resize_document(self) -> None:
-        """Take over the document's height. Only the scroll bar depends on it, so that no layout is needed."""
-        size = Size(self.size.width, self._document.height)
-        if size != self.virtual_size:
+    def _scroll(self, *, draws: bool = True) -> None:
+        """Scroll to the document's first line in view, without animation; `draws` unless the lines in view stay the same."""
+        top, size = self._document.top, Size(self.size.width, self._document.height)
+        if size != self.virtual_size:  # only the scroll bar depends on it, so that no layout is needed
             self.set_reactive(Widget.virtual_size, size)
-            self._move_bar()
-
-    def _move_bar(self) -> None:
-        """Move the scroll bar where that shows, by half a row or more: to paint it costs as much as to paint all the lines."""
-        lines = max(self._document.height, self._rows)  # where all is in view the bar is full
-        place = (2 * self._rows * self._top // lines, 2 * self._rows**2 // lines, self._rows)
-        if place != self._bar_place:
+        if self.scroll_offset.y != top:
+            self._moving = True
+            self.app.animator.force_stop_animation(self, "scroll_y")
+            self.scroll_target_y = self.scroll_y = top
+            self._moving = False
+            if draws:
+                touch(self, self.size.region)
+        lines, rows = (
+            max(self._document.height, self._document.rows),
+            self._document.rows,
+        )  # all in view: the bar is full
+        place = (2 * rows * top // lines, 2 * rows**2 // lines, rows)
+        if place != self._bar_place:  # by half a row or more: to paint the bar costs as much as to paint all the lines
             self._bar_place = place
             bar = self.vertical_scrollbar
-            bar.window_virtual_size, bar.window_size, bar.position = lines, self._rows, self._top
+            bar.window_virtual_size, bar.window_size, bar.position = lines, rows, top
 
     def _note_unseen(self, unseen: int) -> None:
         if self._unseen != unseen:
             self._unseen = unseen
-            self.refresh_line(self._top + self._rows - 1)
-
-    def _work_later(self) -> None:
-        """Lay out the rest in small pieces, beside the frames."""
-        self.is_complete = False
-        if self._worker is None:
-            self._worker = self.set_interval(1 / 30, self.work)
-        self._worker.resume()
+            self.refresh_line(self._document.top + self._document.rows - 1)
 
     def work(self) -> None:
         """Lay out some of the lines out of sight; a timer calls this until none is left."""
         if frame_is_due(self.screen) or self.app.animator.is_being_animated(self, "scroll_y"):
             return
-        deadline = perf_counter() + SLICE
-        height = self._document.height
-        top = self._document.lay_lines(self._top, self._rows)
-        seen = self._document.find(top)
-        y, done = self._document.lay_more(top, lambda: perf_counter() > deadline)
-        if self.following:
-            y = self._document.lay_end(self._rows)
-        self._working = True  # the lines in view stay as they are, under other numbers
-        try:
-            self._move_to(y)
-        finally:
-            self._working = False
-        if self._document.find(self._top) != seen or self.text_selection is not None:
-            touch(self, self.size.region)
-        elif self._unseen and self._document.height != height:  # the mark's number is another
-            touch(self, Region(0, self._rows - 1, self.size.width, 1))
+        document, deadline = self._document, perf_counter() + SLICE
+        height = document.height
+        self.is_complete = document.lay_more(lambda: perf_counter() > deadline)
+        self._scroll(draws=self.text_selection is not None)  # else the lines in view stay, under other numbers
+        if self._unseen and document.height != height:  # the mark's number is another
+            touch(self, Region(0, document.rows - 1, self.size.width, 1))
         gc.freeze()  # the lines stay: a full collection over them would stop the screen
-        self.is_complete = done
-        if done and self._worker is not None:
+        if self.is_complete:
             self._worker.pause()
 
     # --- other places ------------------------------------------------------------------------------------------------
@@ -547,66 +502,64 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     def follow(self) -> None:
         """Go to the end, and stay there while the document grows."""
         self.following = True
-        if self._document.width > 0:
-            self._move_to(self._document.lay_end(self._rows))
-            self._work_later()
+        self._show_from(0)
 
     @property
     def place(self) -> tuple[Anchor, bool]:
         """The first character in view, and whether the view follows the end: for `return_to`."""
-        return self._document.anchor(self._top), self.following
+        return self._document.anchor(), self.following
 
     def return_to(self, place: tuple[Anchor, bool]) -> None:
         anchor, following = place
         if following:
             self.follow()
         else:
-            self._go_to(self._document.lay_from(anchor, self._rows))
+            self._go_to(self._document.find_line(anchor))
 
     def bring(self, anchor: Anchor) -> None:
         """Bring the line of a character into view: to the middle, if it was out of sight."""
-        top, before, height = self._top, self._document.anchor(self._top), self._document.height
-        y = self._document.lay_from(anchor, 1)
-        if self._document.height != height:  # laying out on the way has moved lines
-            top = self._document.lay_from(before, self._rows)
-            y = self._document.lay_from(anchor, 1)
-        if not top <= y < top + self._rows:
-            top = self._document.lay_lines(max(y - self._rows // 2, 0), self._rows)
-        self._go_to(top)
+        y, top, rows = self._document.find_line(anchor), self._document.top, self._document.rows
+        self._go_to(top if top <= y < top + rows else max(y - rows // 2, 0))
 
     def row_of(self, turn: int) -> int:
         """Return the row of the view with the head of a turn; 0 where that is out of sight."""
-        row = self._head(turn) - self._top
-        return row if 0 <= row < self._rows else 0
+        row = self._document.find_line(Anchor(turn, -1)) - self._document.top
+        return row if 0 <= row < self._document.rows else 0
 
     def hold(self, turn: int, row: int) -> None:
         """Bring the head of a turn to a row of the view, or as near as the number of lines allows."""
-        self._document.lay_from(Anchor(turn, -1), self._rows)
-        self._go_to(self._document.lay_lines(max(self._head(turn) - row, 0), self._rows))
-
-    def _head(self, turn: int) -> int:
-        return self._document.top_of(turn) + (turn > 0)  # an empty line separates it from the turn before
+        self._go_to(max(self._document.find_line(Anchor(turn, -1)) - row, 0))
 
     def jump(self, turns: int) -> None:
         """Bring the start of a turn to the top: of this one, or of one so many turns away; after the last comes the end."""
         document = self._document
         if not document.turns:
             return
-        index = document.turn_at(self._top)
-        if turns > 0 or self._top == document.lay_from(Anchor(index, -1), self._rows):
+        index = document.anchor().turn
+        head = document.find_line(Anchor(index, -1))
+        if turns > 0 or document.top == head:
             index += turns
         if index >= len(document.turns):
             self.follow()
         else:
-            self._go_to(document.lay_from(Anchor(max(index, 0), -1), self._rows))
+            self._go_to(document.find_line(Anchor(max(index, 0), -1)))
 
     def _go_to(self, y: int) -> None:
         self.following = False
-        if self._document.width > 0:
-            self._move_to(self._limit(y))
-            self._work_later()
+        self._show_from(y)
         self.following = self._cursor.ref is None and self._is_at_end
         touch(self, self.size.region)
+
+    def _show_from(self, y: int) -> None:
+        """Show the lines from line `y` on, or while following the last ones; the rest is laid out beside the frames."""
+        if self._document.width > 0:
+            if self.following:
+                self._document.show_end()
+            else:
+                self._document.show_line(y)
+            self._scroll()
+            self.is_complete = False
+            self._worker.resume()
 
 
 def restyle(strip: Strip, start: int, stop: int, style: Style) -> Strip:

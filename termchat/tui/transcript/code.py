@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from termchat.tui.draw.ink import Ink, Line, Run, on_ground
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -40,38 +40,30 @@ _INKS = {
 
 
 def render_code(source: str, language: str, width: int, prefix: tuple[Run, ...] = ()) -> list[Line]:
+    """Render a block of code, or a part of one, each line behind a prefix."""
     complete, newline, last = source.rpartition("\n")
-    lines = list(_laid_out(complete + newline, language, width, prefix)) if newline else []
+    lines = list(_render_lines(complete + newline, language, width, prefix)) if newline else []
     if last:
-        lines += _laid_out.__wrapped__(last, language, width, prefix)
+        lines += _render_lines.__wrapped__(last, language, width, prefix)
     return lines
 
 
 def render_label(language: str, prefix: tuple[Run, ...] = ()) -> Line:
-    """The line above a code block that names its language."""
-    wrapper = Wrapper(1000, prefix, prefix)
-    wrapper.feed(language, LABEL)
-    return wrapper.lines[0]._replace(ground=GROUND)
+    """Render the line above a code block that names its language."""
+    return wrap_runs([(language, LABEL)], 1000, prefix)[0]._replace(ground=GROUND)
 
 
 @lru_cache(maxsize=32)
-def _laid_out(source: str, language: str, width: int, prefix: tuple[Run, ...]) -> tuple[Line, ...]:
-    wrapper = Wrapper(width, prefix, prefix)
-    for text, ink in _highlighted(source, language):
-        wrapper.feed(text, ink)
-    lines = wrapper.closed if source.endswith("\n") else wrapper.lines
-    return tuple(on_ground(lines, GROUND))
-
-
-def _highlighted(source: str, language: str) -> list[Run]:
-    lexer = _lexer(language.lower())
-    if lexer is None:
-        return [(source, PLAIN)]
-    return [(text, _ink(kind)) for _, kind, text in lexer.get_tokens_unprocessed(source)]
+def _render_lines(source: str, language: str, width: int, prefix: tuple[Run, ...]) -> tuple[Line, ...]:
+    lexer, runs = _find_lexer(language.lower()), [(source, PLAIN)]
+    if lexer is not None:
+        runs = [(text, _find_ink(kind)) for _, kind, text in lexer.get_tokens_unprocessed(source)]
+    lines = wrap_runs(runs, width, prefix, prefix)
+    return tuple(on_ground(lines[:-1] if source.endswith("\n") else lines, GROUND))
 
 
 @lru_cache(maxsize=64)
-def _lexer(language: str) -> Lexer | None:
+def _find_lexer(language: str) -> Lexer | None:
     from pygments.lexers import get_lexer_by_name  # here and not above: most chats begin without code
     from pygments.util import ClassNotFound
 
@@ -82,22 +74,16 @@ def _lexer(language: str) -> Lexer | None:
 
 
 @lru_cache(maxsize=512)
-def _ink(kind: _TokenType) -> Ink:
+def _find_ink(kind: _TokenType) -> Ink:
     return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), PLAIN)
 
 
 _OPENS = re.compile(r"((?:\s*(?:[-+*]|\d{1,9}[.)])\s)?\s*)(`{3,}(?=[^`]*$)|~{3,})\s*(\S*)")
 
 
-class CodeBlock(NamedTuple):
-    """The code without its fences, and the language that it says it is, "" without."""
-
-    code: str
-    language: str
-
-
-def blocks(text: str) -> Iterator[CodeBlock]:
-    """All fenced blocks, in order; the last may still be open."""
+def find_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
+    still be open."""
     fence, indent, language = "", 0, ""
     lines: list[str] = []
     for line in text.split("\n"):
@@ -106,9 +92,9 @@ def blocks(text: str) -> Iterator[CodeBlock]:
             if opens is not None:
                 fence, indent, language = opens[2], len(opens[1]), opens[3]
         elif (end := line.strip()).startswith(fence) and not end.strip(fence[0]):
-            yield CodeBlock("\n".join(lines), language)
+            yield "\n".join(lines), language
             fence, lines = "", []
         else:
             lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
     if fence and lines:
-        yield CodeBlock("\n".join(lines), language)
+        yield "\n".join(lines), language

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from termchat.tui.transcript.markdown.inline import widest
-
 LIMIT = 1600
 """Characters after which a chunk is cut at the next line, or at a space where the line itself is that long."""
 
@@ -20,7 +18,7 @@ _NO_FENCE = "\n"
 """Closes no code block, since no line has it."""
 
 CODE_LINES = (12, 24, 100)
-"""Lines after which a code block is cut where it seems to begin anew, outside of long comments and strings, anywhere."""
+"""Lines after which a code block is cut where it seems to begin again, outside of long comments and strings, anywhere."""
 
 Kind = Literal["paragraph", "line", "list", "quote", "table", "indented", "code", "math"]
 
@@ -38,6 +36,7 @@ _MATH = re.compile(r" {0,3}(\$\$|\\\[)")
 _MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
 
 _STARTS: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    (_FENCE, "code"),
     (_HEADING, "line"),
     (_RULE, "line"),
     (_ITEM, "list"),
@@ -70,8 +69,8 @@ class Chunk:
 
 
 class Splitter:
-    """Takes a reply's text as it comes, from character `at` on; gives the chunks that are finished and those that are still
-    open. With the name of a language in `code` all of it is one code block."""
+    """Cuts a reply's text as it comes, from character `at` on, into finished chunks and chunks that are still open.
+    With the name of a language in `code` all of it is one code block."""
 
     def __init__(self, at: int = 0, *, code: str = "") -> None:
         self._code = code
@@ -83,21 +82,18 @@ class Splitter:
         self._mid_line = False
 
     def feed(self, text: str) -> None:
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in lines:
-            self._take(line + "\n")
-        if len(self._rest) > LIMIT:
-            *pieces, self._rest = _pieces(self._rest)
-            for piece in pieces:
-                self._push(piece)
+        *lines, rest = (self._rest + text).split("\n")
+        *pieces, self._rest = _cut_line(rest)
+        for piece in [*(piece for line in lines for piece in _cut_line(line + "\n")), *pieces]:
+            self._push(piece)
 
     def finished(self) -> list[Chunk]:
-        """The chunks finished since the last time."""
+        """Return the chunks finished since the last time."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
     def open(self, *, done: bool = False) -> list[Chunk]:
-        """The chunks that may still change, as they stand; `done` says that no more text comes.
+        """Return the chunks that may still change, as they are; `done` says that no more text comes.
 
         A last line that is only a marker so far ("-", "``") is left out until it shows what it is.
         """
@@ -108,15 +104,8 @@ class Splitter:
             tail._push(self._rest)
         return [*tail._chunks, *([tail._open] if tail._open is not None else [])]
 
-    def _take(self, line: str) -> None:
-        if len(line) <= LIMIT:
-            self._push(line)
-            return
-        for piece in _pieces(line):
-            self._push(piece)
-
     def _push(self, line: str) -> None:
-        """A line, or a piece of a very long one (all its pieces but the last end without a line break)."""
+        """Take a line, or a piece of a very long one (all its pieces but the last end without a line break)."""
         mid_line, self._mid_line = self._mid_line, not line.endswith("\n")
         body = line.rstrip("\n")
         current = self._open
@@ -133,7 +122,13 @@ class Splitter:
             if _is_long(current):
                 self._continue_in_next(current, line, gap=self._gap)
             else:
-                if current.kind == "paragraph" and current.source.count("\n") == 1 and _is_table(current.source, body):
+                if (
+                    current.kind == "paragraph"
+                    and current.source.count("\n") == 1
+                    and "|" in current.source
+                    and "-" in body
+                    and _TABLE_RULE.match(body)
+                ):
                     current.kind, current.head = "table", ""
                 current.source += line
                 current.end += len(line)
@@ -144,17 +139,12 @@ class Splitter:
 
     def _begin(self, line: str, body: str) -> None:
         self._close()
-        chunk = Chunk("paragraph", self._at, self._at + len(line), line, gap=self._gap)
-        fence = _FENCE.match(body) if not self._code else None
+        chunk = Chunk(_find_kind(body), self._at, self._at + len(line), line, gap=self._gap)
         if self._code:
             chunk.kind, chunk.language, chunk.fence = "code", self._code, _NO_FENCE
-        elif fence is not None:
-            chunk.kind, chunk.source, chunk.lead = "code", "", len(line)
+        elif (fence := _FENCE.match(body)) is not None:
+            chunk.source, chunk.lead = "", len(line)
             chunk.indent, chunk.fence, chunk.language = len(fence[1]), fence[2], fence[3]
-        else:
-            chunk.kind = next((kind for pattern, kind in _STARTS if pattern.match(body)), "paragraph")
-            if chunk.kind == "paragraph" and _depth(body) >= 4:
-                chunk.kind = "indented"
         self._open, self._gap = chunk, False
 
     def _close(self) -> None:
@@ -171,12 +161,13 @@ class Splitter:
             following.indent = len(marker[0].rstrip()) + 1 if marker else 2
         if current.kind == "table":
             rows = (current.head + current.source).splitlines(keepends=True)
-            following.head = "".join(rows[:2]) + widest(rows[2:])
+            following.head = "".join(rows[:2]) + _make_widest(rows[2:])
         self._close()
         self._open = following
 
     def _push_code(self, current: Chunk, line: str, body: str) -> None:
-        if _closes(body, current.fence):
+        end = body.strip() if _depth(body) < 4 else ""
+        if len(end) >= len(current.fence) and not end.strip(current.fence[0]):
             current.end += len(line)
             self._close()
             self._gap = False
@@ -188,13 +179,14 @@ class Splitter:
         current.end += len(line)
 
     def _goes_on(self, current: Chunk, body: str) -> bool:
-        """Whether a line that is not blank belongs to the open chunk."""
-        starts = _starts_block(body)
+        """Return True if a line that is not blank belongs to the open chunk."""
+        starts = _find_kind(body) not in ("paragraph", "indented")
         match current.kind:
             case "line" | "code":
                 return False
             case "math":
-                return not self._gap and not _is_ended_math(current.source)
+                begin = _MATH.match(current.source)
+                return not self._gap and begin is not None and _MATH_ENDS[begin[1]] not in current.source[begin.end() :]
             case "list":
                 return _depth(body) >= 2 or (not self._gap and not starts)
             case "indented":
@@ -205,8 +197,8 @@ class Splitter:
                 return not self._gap and (not starts or (current.kind == "paragraph" and bool(_UNDERLINE.match(body))))
 
 
-def _pieces(line: str) -> Iterator[str]:
-    """A very long line in pieces that end with a space where there is one."""
+def _cut_line(line: str) -> Iterator[str]:
+    """Cut a very long line into pieces that end with a space where there is one."""
     at = 0
     while len(line) - at > LIMIT:  # never the rest of the line: that may be megabytes
         cut = line.rfind(" ", at + LIMIT // 2, at + LIMIT) + 1 or at + LIMIT
@@ -215,34 +207,22 @@ def _pieces(line: str) -> Iterator[str]:
     yield line[at:]
 
 
-def _starts_block(body: str) -> bool:
-    return _FENCE.match(body) is not None or any(pattern.match(body) for pattern, _ in _STARTS)
-
-
-def _is_table(head: str, body: str) -> bool:
-    return "|" in head and "-" in body and _TABLE_RULE.match(body) is not None
-
-
-def _is_ended_math(source: str) -> bool:
-    begin = _MATH.match(source)
-    return begin is None or _MATH_ENDS[begin[1]] in source[begin.end() :]
+def _find_kind(body: str) -> Kind:
+    """Find the kind of chunk that begins with a line."""
+    kind: Kind = next((kind for pattern, kind in _STARTS if pattern.match(body)), "paragraph")
+    return "indented" if kind == "paragraph" and _depth(body) >= 4 else kind
 
 
 def _is_long(chunk: Chunk) -> bool:
-    """Whether a chunk is to be cut; a code block inside a list item is left whole as long as may be."""
+    """Return True if a chunk is to be cut; a code block inside a list item is left whole as long as may be."""
     if len(chunk.source) <= LIMIT:
         return False
-    fences = len(re.findall(r"^\s*(?:```|~~~)", chunk.source, re.MULTILINE))
+    fences = len(_FENCES.findall(chunk.source))
     return fences % 2 == 0 or len(chunk.source) > 4 * LIMIT
 
 
-def _closes(body: str, fence: str) -> bool:
-    body = body.strip() if _depth(body) < 4 else ""
-    return len(body) >= len(fence) and not body.strip(fence[0])
-
-
 def _may_cut(code: str, following: str) -> bool:
-    """Whether what follows can be highlighted without what was before it."""
+    """Return True if the following code can be highlighted without the code before it."""
     lines = code.count("\n")
     if lines < CODE_LINES[0] or lines >= CODE_LINES[2]:
         return lines >= CODE_LINES[2]
@@ -254,10 +234,102 @@ def _may_cut(code: str, following: str) -> bool:
 
 
 def _depth(body: str) -> int:
-    """Columns before the first character that is not white."""
+    """Count the columns before the first character that is not white."""
     return len(body.expandtabs(4)) - len(body.expandtabs(4).lstrip(" "))
 
 
 def dedent(line: str, depth: int) -> str:
     """Remove so many spaces from the begin of a line, as far as it has them."""
     return line[min(depth, len(line) - len(line.lstrip(" "))) :]
+
+
+# --- a chunk that still streams -----------------------------------------------------------------------------------------
+
+STEP = 64
+"""Characters by which `measure_closed` moves on."""
+_SENTENCE_END = re.compile(r"[.!?,;:] (?=\S)")
+
+
+def measure_closed(source: str) -> int:
+    """Count the characters of a paragraph that still streams that can be read without the rest: whole sentences, nothing open
+    in them.
+
+    It moves on in steps, so that the lines for it can be kept for a while.
+    """
+    if "\n" in source.rstrip("\n"):
+        return 0
+    end = 0
+    for match in _SENTENCE_END.finditer(source, 0, len(source) // STEP * STEP):
+        end = match.end()
+    text = source[:end]
+    emphasis = text.replace("**", "").replace("__", "")
+    pairs = (*(text.count(marker) for marker in ("`", "**", "__", "~~")), emphasis.count("*"), emphasis.count("_"))
+    return end if text.count("[") == text.count("]") and not any(count % 2 for count in pairs) else 0
+
+
+_FENCES = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
+_BEGINS_BLOCK = re.compile(r"\n(?=\s*(?:[-*+>]|\d{1,9}[.)]|#{1,6})\s|\s*\n|\s*\|)")
+"""A line break behind which nothing that was open before is open any more."""
+_OPENING = re.compile(r"(?:(?<=[\s(\[\"'*_])|^)(\*{1,3}|_{1,3}|~~)(?=[^\s*_~])")
+_BARE = re.compile(r"(?:(?<=\s)|^)(?:\*{1,3}|_{1,3}|~{1,2})$")
+"""Signs of emphasis with nothing behind them yet."""
+_ADDRESS = re.compile(r"\[[^\]\n]*\]\([^)\s]*$")
+_BAR = re.compile(r"(?<!\\)\|")
+_RULE_BEGUN = re.compile(r"[|:\-\s]*$")
+
+
+def close_marks(source: str) -> str:
+    """Close the emphasis, code or link that is open at the end of a chunk that still streams."""
+    if _FENCES.search(source):
+        return source
+    source = source.rstrip()
+    tail = source[max((match.end() for match in _BEGINS_BLOCK.finditer(source)), default=0) :]
+    if tail.lstrip().startswith("|"):
+        tail = tail[tail.rfind("|") + 1 :]
+    outside = tail.split("`")
+    if len(outside) % 2 == 0:
+        return source.removesuffix("`") if tail.endswith("`") else source + "`"
+    plain = "``".join(outside[::2])  # what is in code means nothing
+    if bare := _BARE.search(plain):
+        source, plain = source[: len(source) - len(bare[0])].rstrip(), plain[: bare.start()]
+    if _ADDRESS.search(plain):
+        source, plain = source + ")", plain + ")"
+    return source + _find_closing(plain)
+
+
+def _find_closing(plain: str) -> str:
+    """Find the signs that close the emphasis that is open at the end, the innermost first."""
+    closing, at = "", 0
+    while opening := _OPENING.search(plain, at):
+        sign, at = opening[1], opening.end()
+        alone = re.escape(sign) if len(sign) > 1 else rf"(?<!{re.escape(sign)}){re.escape(sign)}(?!{re.escape(sign)})"
+        end = re.compile(rf"(?<=\S){alone}").search(plain, at)
+        if end is None:
+            closing = sign + closing
+        elif len(sign) > 1:
+            at = end.end()
+    there = len(plain) - len(plain.rstrip(closing[:1] or " "))  # of the innermost sign, if a part of it has come
+    return closing[there:] if there < len(closing) and not closing[:there].strip(closing[:1]) else closing
+
+
+def complete_table(source: str) -> str | None:
+    """Make a table of text that may be the begin of one: bars, and no whole line below them yet. None for other text."""
+    head, _, rule = source.partition("\n")
+    cells = _split_row(head)
+    if not head.lstrip().startswith("|") or "\n" in rule or not _RULE_BEGUN.match(rule) or not "".join(cells).strip():
+        return None
+    return f"|{'|'.join(cells)}|\n|{'-|' * len(cells)}\n"
+
+
+def _make_widest(rows: list[str]) -> str:
+    """Make a row of a table with, in each column, the longest cell of these rows."""
+    columns: list[str] = []
+    for row in rows:
+        cells = [cell.strip() for cell in _split_row(row)]
+        columns += [""] * (len(cells) - len(columns))
+        columns = [max(pair, key=len) for pair in zip(columns, cells + [""] * len(columns), strict=False)]
+    return f"|{'|'.join(columns)}|\n"
+
+
+def _split_row(row: str) -> list[str]:
+    return _BAR.split(row.strip().removeprefix("|").removesuffix("|"))
