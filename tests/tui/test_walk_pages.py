@@ -21,10 +21,10 @@ from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
-from termchat.tui.pages import walks_view
 from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
 from termchat.tui.pages.page import Scene
 from termchat.tui.pages.shown_group import ShownGroup
+from termchat.tui.screen import walks_view
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
@@ -97,8 +97,9 @@ async def test_arrows_choose_a_cell_and_enter_opens_its_walks() -> None:
         assert group.plan.changes[group.cursor] == {"temperature": 1.0, "top_p": 0.95}
         assert "Enter open" in desk.text
         await desk.type("", "enter")
-        assert view(desk).page == "text"
-        assert view(desk).walks == [8, 9]
+        shown = view(desk).shown
+        assert shown is not None
+        assert (shown.page.name, shown.walks) == ("text", [8, 9])
 
 
 async def test_a_table_that_is_too_wide_shows_the_columns_around_the_cursor() -> None:

@@ -30,8 +30,8 @@ from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
-from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 LOOKS_PER_SECOND = 4

@@ -4,10 +4,10 @@
 
     a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
 
-Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs), `copy_actions`; `walking` is what the
-keys of several replies do, `walk_start` how they begin. Widgets: `header_line`, the transcript, `notices` (also the queue,
-and what a full context asks), the panels, `bottom_bar` (composer, TUNE and the `keyline`), `asking` (the line above the
-composer; `ask_actions` with `editing` and `searching` is what is asked there).
+Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs), `copy_actions`; `walks_view` shows
+several replies and has their keys, `walks_dialog` begins them. Widgets: `header_line`, the transcript, `notices` (also the
+queue, and what a full context asks), the panels, `bottom_bar` (composer, TUNE and the `keyline`), `asking` (the line above
+the composer; `ask_actions` with `editing` and `searching` is what is asked there).
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
 rests meanwhile (`rest`, `go_on`).

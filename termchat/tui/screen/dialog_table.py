@@ -144,7 +144,7 @@ def _presets(screen: DialogScreen) -> None:
 
 def _walks(kind: GroupKind) -> Callable[[DialogScreen], None]:
     def open(screen: DialogScreen) -> None:
-        from termchat.tui.screen.walk_start import open_dialog
+        from termchat.tui.screen.walks_dialog import open_dialog
 
         open_dialog(screen, kind)
 

@@ -31,7 +31,6 @@ from termchat.tui.pages.record import piece_of
 from termchat.tui.pages.token_bar import Legend, Tokens
 from termchat.tui.pages.tune import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
-from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
 from termchat.tui.screen.copy_actions import CopyActions
@@ -47,7 +46,7 @@ from termchat.tui.screen.notices import (
     wrapped,
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
-from termchat.tui.screen.walking import Walking
+from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
@@ -117,7 +116,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self._shows_standing = False
         """Whether the place in a constraint is among the lines below the chat."""
         self.transcript = TranscriptView(palette)
-        self._walks = WalksView(chat, palette)
+        self._walks = WalksView(self)
         self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
         self.tokens = Tokens(chat, self.transcript)
         tune = Tune(chat)
@@ -128,7 +127,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.dialog = ""
         """Name of the dialog that was opened last."""
         self._rests = False
-        self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing = ModelSwitching(self, models)
         self.conversations = ChatSwitching(self, sessions)
@@ -248,7 +246,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        return "BIG VIEW" if self.panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
+        return "BIG VIEW" if self.panels.big else "WALKS" if self._walks.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
         self._show_changes()  # what the chat has to say was first
@@ -338,9 +336,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             self._show_path()
         else:
             for change in changes:
-                if isinstance(change, ReplyGrew) and not self._walking.open:
+                if isinstance(change, ReplyGrew) and not self._walks.open:
                     self.transcript.grew(change.number)
-        self._walking.heard(changes)
+        self._walks.heard(changes)
         self.tokens.heard(changes)
         for change in changes:
             if isinstance(change, Notice):
@@ -385,11 +383,11 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.panels.lit = self.lights.pages
         self.show_panels()
         empty, big = chat.conversation.leaf is None, self.focused is self.panels
-        walks = self._walking.has_keyboard
+        walks = self._walks.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         thinking = chat.thinking is not None
-        below = self._walking.open and isinstance(self.focused, Composer)
-        words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
+        below = self._walks.open and isinstance(self.focused, Composer)
+        words = self._walks.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
         keys, lit = self._bottom.keys, self.lights.keys
         keys.show_keys(situation, self.labels, chat.offers, thinking=thinking, words=words, lit=lit)
@@ -482,7 +480,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         if self.panels.big:
             self._set_big(False)
             return
-        if self.tokens.back() or self._walking.back():
+        if self.tokens.back() or self._walks.back():
             return
         if self._notices:
             self._notices.forget()
@@ -511,10 +509,10 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         if self.tokens.mode.open:
             self.tokens.next_look()
             self.tokens.show()
-            self._walking.share_look()
-        elif self._walking.open:
-            walks = self.chat.walks.shown
-            self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
+            if self._walks.open:  # all walks have the look of the one under the cursor
+                self._walks.set_look(self.tokens.transcript.look)
+        elif (walks := self.chat.walks.shown) is not None:
+            self._walks.set_look(next_look(LOOKS, self._walks.look, walks.nodes.values()))
         else:
             replies = (span.node for span in self.chat.conversation.find_path())
             self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
@@ -540,13 +538,10 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self._versions.regenerate(same=same)
 
     def action_walks(self, what: str, *arguments: object) -> None:
-        self._walking.act(what, *arguments)
+        self._walks.act(what, *arguments)
 
     def action_open_walks(self, group: int | None = None) -> None:
-        self._walking.reopen(group)
-
-    def on_walks_view_turned(self) -> None:
-        self._walking.look_at()
+        self._walks.reopen(group)
 
     def action_unconstrain(self) -> None:
         if not self.constraining.toggle():
@@ -569,7 +564,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
             self.transcript.jump(by)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        if not self._walking.version(by):
+        if self._walks.open:
+            self._walks.act("go", by)
+        else:
             self._versions.step(by, node)
 
     def action_new(self) -> None:

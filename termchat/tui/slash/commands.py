@@ -39,9 +39,9 @@ from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
 from termchat.tui.pages.rolls import MOST
-from termchat.tui.screen import walk_start
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.screen.walks_view import NOTHING, begin_walks
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 
@@ -375,8 +375,8 @@ def _walking(kind: GroupKind) -> Run:
         except PlanError as error:
             raise CommandRefused(error.message, error.hint) from error
         if not message and screen.chat.conversation.leaf is None:
-            raise CommandRefused(walk_start.NOTHING, "write a message after the command")
-        walk_start.begin(screen, plan, message)
+            raise CommandRefused(NOTHING, "write a message after the command")
+        begin_walks(screen, plan, message)
 
     return run
 
