@@ -55,7 +55,7 @@ class PartingPage(GroupPage):
 def parting_lines(shown: ShownGroup, width: int, rows: int = 0) -> list[Line]:
     """Render a head, then a line for each run of tokens of the same walks. With `rows` the later forks are folded until the
     rest fits; without, each fork has a line of the likeliest tokens of no walk."""
-    stretches, cursor, nodes = list(shown.figures.trie.stretches()), shown.cursor, shown.group.conversation.nodes
+    stretches, cursor, nodes = shown.stretches, shown.cursor, shown.group.conversation.nodes
     drawn = stretches
     if rows:  # of the first levels as many as there is room for
         deepest = max((one.level for one in stretches), default=0)

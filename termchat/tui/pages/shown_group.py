@@ -14,7 +14,7 @@ from termchat.conversation.setting_changes import list_values
 from termchat.decoding.group import GroupKind
 from termchat.decoding.records import Reason, Token
 from termchat.decoding.samplers import KNOBS, Value
-from termchat.decoding.walk_figures import GroupFigures, WalkFigures
+from termchat.decoding.walk_figures import GroupFigures, TrieStretch, WalkFigures
 from termchat.decoding.walk_plan import shown_value
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
@@ -59,6 +59,8 @@ _VARIED = 12
 """Cells that are kept for what varies."""
 _DIGITS, _LABEL, _STATE = 3, 24, 7
 """Cells of a walk's number in a list, of its label, at most, and of its state."""
+_CUT: Run = ("…", FAINT)
+"""The end of a line that has no room for more."""
 _LEAST, _ENDING = 6, 13
 """Cells of numbers in the table, at least, and of how a walk ended. Numbers do not make a column wider while they grow."""
 
@@ -77,6 +79,12 @@ class ShownGroup:
         self.only: Sequence[int] = ()
         self.pages: dict[str, Page] = {}
         self.page = Page()
+        self.stretches: Sequence[TrieStretch] = ()
+        """The runs of tokens of the trie, as they were last read."""
+        self.list_grows = True
+        """Whether a line of the list has room for more of its walk."""
+        self._beginnings: dict[tuple[int, Look, int], list[Run]] = {}
+        """Beginnings that fill their line of the list, by walk, look and cells: they do not change any more."""
         self._read: dict[int, int] = {}
         self._records: dict[tuple[int, int], Token | None] = {}
         self._varied: dict[str, list[Value]] = {}
@@ -115,6 +123,7 @@ class ShownGroup:
                     self.figures.append_token(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
                 before += span.count
             self._read[walk] = max(known, before)
+        self.stretches = list(self.figures.trie.stretches())
 
     def _name_walks(self) -> None:
         """Find what sets each walk apart: the knobs that do, as they are now; of a grid the run; of one that joined where it
@@ -255,6 +264,17 @@ class ShownGroup:
         wide = _DIGITS + min(max(map(len, self.labels.values()), default=0), _LABEL)
         left = width - wide - _STATE - 2 * len(GAP)
 
+        self.list_grows = False
+
+        def beginning(walk: int) -> Cell:
+            node, key = self.group.nodes[walk], (walk, self.look, left)
+            runs = self._beginnings.get(key) or _render_beginning(node, self.look, left)
+            if runs[-1:] == [_CUT]:
+                self._beginnings[key] = runs
+            elif not node.done:
+                self.list_grows = True
+            return runs
+
         def name(walk: int) -> Cell:
             head, ink = (_HEAD, STRONG) if walk == self.cursor else (ACCENT, MUTED)
             return [(f"{walk + 1:>2} ", head), (column(self.labels[walk], wide - _DIGITS), ink)]
@@ -262,7 +282,7 @@ class ShownGroup:
         columns: tuple[Column[int], ...] = (
             Column("", name, wide),
             Column("", self._render_state, _STATE, right=True),
-            Column("", lambda walk: _render_beginning(self.group.nodes[walk], self.look, left), left),
+            Column("", beginning, left),
         )
         return self._make_table(columns, self.walks).lines(width, rows)
 
@@ -378,5 +398,5 @@ def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     if used > width:
         while runs and used > width - 1:
             used -= length([runs.pop()])
-        runs.append(("…", FAINT))
+        runs.append(_CUT)
     return runs

@@ -297,8 +297,9 @@ class WalksView(Column):
             if column.display and (self.display or walk == shown.cursor):
                 column.text.grew(shown.group.nodes[walk].number)
         if self.display:
-            self._show_list(shown)
             self._stale = True
+            if shown.list_grows:
+                self._show_list(shown)
 
     def _show_list(self, shown: ShownGroup) -> None:
         if not self.size:
@@ -318,7 +319,7 @@ class WalksView(Column):
         self._drawn, self._stale = monotonic(), False
         shown.read()
         width, is_text = self.head.room, shown.page.name == TEXT_PAGE
-        wanted = min(1 + len(list(shown.figures.trie.stretches())), self.size.height // _THIRD)
+        wanted = min(1 + len(shown.stretches), self.size.height // _THIRD)
         self._parting_rows = max(self._parting_rows, wanted)  # it never shrinks: each new height costs a layout
         room = self._arrange(shown)
         self.head.show_lines([shown.title_line(width)])
