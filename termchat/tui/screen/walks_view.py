@@ -262,21 +262,17 @@ class WalksView(Column):
                 if column.display:
                     column.text.show_reply(shown.group.list_spans(walk), running=walk in shown.group.running)
             self._show_seldom()
-        self.point_tokens()
+        tokens = self._parts.tokens
+        was_open = tokens.mode.open
+        tokens.mode.look_at(self.text if self.open else None)  # token mode is about the walk under the cursor
+        if was_open != tokens.mode.open:
+            tokens.follow()
 
     def on_resize(self) -> None:
         self.lay()
 
     def on_lines_view_laid(self) -> None:
         self._show_seldom()
-
-    def point_tokens(self) -> None:
-        """Move token mode to the walk under the cursor."""
-        tokens = self._parts.tokens
-        was_open = tokens.mode.open
-        tokens.mode.look_at(self.text if self.open else None)
-        if was_open != tokens.mode.open:
-            tokens.follow()
 
     def set_look(self, look: Look) -> None:
         """Show all walks in a look."""
