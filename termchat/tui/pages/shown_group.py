@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from rich.cells import cell_len
 
@@ -85,7 +84,6 @@ class ShownGroup:
         """Whether a line of the list has room for more of its walk."""
         self._beginnings: dict[tuple[int, Look, int], list[Run]] = {}
         """Beginnings that fill their line of the list, by walk, look and cells: they do not change any more."""
-        self._read: dict[int, int] = {}
         self._records: dict[tuple[int, int], Token | None] = {}
         self._varied: dict[str, list[Value]] = {}
         """The newest values of each knob that is not the same for all walks, in their order."""
@@ -116,13 +114,12 @@ class ShownGroup:
         self._name_walks()
         for walk in self.group.nodes:
             self.figures.add(walk)
-            known, before = self._read.get(walk, 0), 0
+            known, before = self.figures.of[walk].tokens, 0
             for span in self.group.list_spans(walk):
                 tokens = span.node.tokens
                 for at in range(max(known - before, 0), span.count):
                     self.figures.append_token(walk, tokens.ids[at], tokens.logprobs[at], tokens.entropies[at])
                 before += span.count
-            self._read[walk] = max(known, before)
         self.stretches = list(self.figures.trie.stretches())
 
     def _name_walks(self) -> None:
@@ -374,13 +371,6 @@ def _newest_mean(column: Sequence[int]) -> float:
     return sum(newest) / len(newest)
 
 
-@lru_cache(1 << 12)
-def _measure_token(text: str, width: int) -> tuple[str, int]:
-    """Render a token on a line, with its cells; each appears in many frames."""
-    line = one_line(text, width)
-    return line, cell_len(line)
-
-
 def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     """Render the beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
@@ -390,13 +380,10 @@ def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     for text, kind, at in zip(tokens.texts[:count], kinds(tokens, 0, count), range(count), strict=True):
         if not text or (not runs and text.isspace()):
             continue
-        line, wide = _measure_token(text, width)
-        runs.append((line, inks[kind][hot[at]] if hot is not None else TEXT))
-        used += wide
+        runs.append((one_line(text, width), inks[kind][hot[at]] if hot is not None else TEXT))
+        used += cell_len(runs[-1][0])
         if used > width:
-            break
-    if used > width:
-        while runs and used > width - 1:
-            used -= length([runs.pop()])
-        runs.append(_CUT)
+            while runs and used > width - 1:
+                used -= cell_len(runs.pop()[0])
+            return [*runs, _CUT]
     return runs
