@@ -27,10 +27,9 @@ def mode_of(parts: ScreenContext, dialog: str) -> str:
     focused = parts.focused
     if isinstance(focused, LessonStrip):  # for one key; then this has the keyboard again
         focused = parts.under
-    group = walks.shown.group if walks.shown is not None else None
-    if parts.chat.walks.shown is not group:  # they are about to be shown, or to go
-        return "walks" if group is None else "chat"
-    return "walks" if group is not None and focused is walks.head else "chat"
+    if parts.chat.walks.shown is not walks.group:  # they are about to be shown, or to go
+        return "walks" if walks.group is None else "chat"
+    return "walks" if walks.group is not None and focused is walks.head else "chat"
 
 
 def screen_facts(parts: ScreenContext, dialog: str = "") -> Mapping[str, Any]:

@@ -181,6 +181,11 @@ class WalksView(Column):
             column.text.palette = palette
 
     @property
+    def group(self) -> ReplyGroup | None:
+        """The group that is drawn; the chat may have gone on to another one."""
+        return self.shown.group if self.shown is not None else None
+
+    @property
     def open(self) -> bool:
         return self._chat.walks.shown is not None
 
@@ -223,16 +228,14 @@ class WalksView(Column):
 
     def show(self) -> None:
         """Show the chat's group as it is now, or close the view."""
-        before, group = self.shown, self._chat.walks.shown
+        before, group = self.group, self._chat.walks.shown
         if group is None and before is None:
             return
-        if group is None:
-            self.shown = None
-        elif before is None or before.group is not group:
-            self.shown = ShownGroup(self._chat, group, self.look)
-            _make_pages(self.shown)
+        if group is not before:
+            self.shown = ShownGroup(self._chat, group, self.look) if group is not None else None
+            if self.shown is not None:
+                _make_pages(self.shown)
             self._parting_rows = self._top = 0
-        if self.shown is not before:
             for column in self._columns.values():
                 column.display = False
         self.lay()
@@ -281,7 +284,7 @@ class WalksView(Column):
             column.text.look = look
         if self.shown is not None:
             self.shown.look = look
-            self._show_list(self.shown)
+        self._show_seldom()
 
     def _arrange(self, shown: ShownGroup) -> Arrangement:
         return arrange_parts(*self.size, len(shown.walks), self._parting_rows, len(shown.group.nodes) + 2)
@@ -294,16 +297,8 @@ class WalksView(Column):
                 column.text.grew(shown.group.nodes[walk].number)
         if self.display:
             self._stale = True
-            if shown.list_grows:
-                self._show_list(shown)
-
-    def _show_list(self, shown: ShownGroup) -> None:
-        if not self.size:
-            return
-        rows = self._arrange(shown).listed if shown.page.name == TEXT_PAGE else 0
-        if rows and shown.group.nodes.keys() - shown.labels.keys():  # one has joined
-            shown.read()
-        self._list.show_lines(shown.list_lines(self.head.room, rows) if rows else [])
+            if self._list.display and shown.list_grows:
+                self._list.show_lines(shown.list_lines(self.head.room, self._arrange(shown).listed))
 
     def _show_seldom(self) -> None:
         """Show what need not follow every token."""
@@ -320,7 +315,7 @@ class WalksView(Column):
         room = self._arrange(shown)
         self.head.show_lines([shown.title_line(width)])
         self._prompt.show_lines(shown.prompt_lines(width, room.prompt))
-        self._show_list(shown)
+        self._list.show_lines(shown.list_lines(width, room.listed) if is_text and room.listed else [])
         parting = parting_lines(shown, width, room.parting) if is_text and room.parting else []
         self._parting.show_lines([*parting, *[BLANK] * (room.parting - len(parting))] if is_text else [])
         self._table.show_lines(shown.table_lines(width)[-room.table :] if is_text and room.table else [])
