@@ -169,7 +169,7 @@ class BeamsPage(GroupPage):
         return sorted(children, key=lambda one: -self.beam(one).score)
 
     def _make_table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
-        """The beams of the step of `at`, which is marked: by the cursor, or as one that those below came from."""
+        """Make a table of the beams of one step. The beam `at` is marked: by the cursor, or as the parent of the beam below."""
         step = self._steps[at.step]
         best = max(beam.score for beam in (*step.beams, *step.dropped))
         size = min(max(width // 8, 8), 20)
@@ -184,8 +184,8 @@ class BeamsPage(GroupPage):
             return [(f"{before.place + 1} {_show_beam(self.beam(before))}" if spot.step else "", MUTED)]
 
         def share(spot: BeamSpot) -> Cell:
-            """How near a beam is to the best of its step: e to the power of the difference, which for a mean is the ratio of
-            two geometric mean probabilities."""
+            """Render how near a beam is to the best of its step: e to the power of the difference of their scores, which for a mean
+            is the ratio of two geometric mean probabilities."""
             part = math.exp(min(self.beam(spot).score - best, 0.0))
             ink = FAINT if spot.place >= len(step.beams) else ACCENT
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]

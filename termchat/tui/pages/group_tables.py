@@ -282,8 +282,7 @@ class RankingPage(GroupPage):
         return True
 
     def _read_places(self) -> list[_Place]:
-        """Rank the walks, then list the others. Answers are read again only once a walk has ended, as a pattern may be
-        slow."""
+        """Rank the walks, then list the others. Answers are read again only after a walk has ended: a pattern may be slow."""
         group, vote = self._shown.group, self._shown.group.group.kind == "vote"
         now = [
             (walk, node.done if vote else node.done or len(node.ids), walk in group.paused)
@@ -322,7 +321,7 @@ class RankingPage(GroupPage):
         size = _bar_width(width)
 
         def numbers(place: _Place) -> Cell:
-            """The place of a reply, and its walks: equal replies are counted once."""
+            """Render the place of a reply, and its walks: equal replies are counted once."""
             times = f" ×{len(place.walks)}" if len(place.walks) > 1 and not place.why else ""
             name = "–" if place.why else str(places.index(place) + 1)
             ink = STRONG if place is places[at] else MUTED
@@ -332,7 +331,7 @@ class RankingPage(GroupPage):
             return [(f"  left out: {place.why}", _LEFT_OUT)] if place.why else number(place.first.score)
 
         def share(place: _Place) -> Cell:
-            """The geometric mean probability of a token."""
+            """Render the geometric mean probability of a token."""
             mean = place.first.mean_logprob
             part = math.exp(min(mean, 0.0)) if mean is not None else 0.0
             return None if place.why else [*bar(part, size), (f"{percent(part):>{_SHARE}}", MUTED)]

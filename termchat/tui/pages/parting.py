@@ -292,7 +292,7 @@ class LockstepPage(GroupPage):
         return paused.token if paused is not None and step == len(side.node.ids) else None
 
     def _break_lines(self, width: int) -> list[int]:
-        """Find the first step of each line. Only what is behind the tokens that both have is looked at again."""
+        """Find the first step of each line. Breaks between tokens that both sides have are final."""
         if width != self._width:
             self._width, self._starts = width, [0]
         starts, used = self._starts[:], _BEFORE

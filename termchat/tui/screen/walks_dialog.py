@@ -165,7 +165,7 @@ def _list_values(knob: str) -> str:
 
 
 class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
-    """The result is a plan, for replies to the `draft`, if there is one."""
+    """Asks for a plan of replies to the `draft`, else to the prompt at hand."""
 
     DEFAULT_CSS = """
     WalksDialog > Vertical { width: 84; }

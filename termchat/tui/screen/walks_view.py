@@ -109,7 +109,7 @@ class WalkText(TranscriptView):
 
     @on(events.Click)
     async def choose(self) -> None:
-        """Before it points at a token the walk is the one that is looked at."""
+        """Select the walk, before the click points at a token of it."""
         await self.app.run_action(f"walks('choose', {self._walk + 1})", self.screen)
 
 
@@ -135,10 +135,10 @@ class WalksHead(LinesView, can_focus=True):
 
 
 class WalksView(Column):
-    """Shows the chat's group of walks: a page of it, or the texts. Its keys work unless the composer has the keyboard; a page
-    may do something else with them, else the methods `do_NAME` do what they say.
+    """A group of walks in the place of the transcript: one of its pages, or the texts, side by side where there is room, else a
+    list with the text of the walk under the cursor.
 
-    The walks stand side by side where there is room, else as a list with the one under the cursor in full.
+    A key calls the method `do_NAME` of its action, unless the page uses the key. Keys work while `head` has the keyboard.
     """
 
     DEFAULT_CSS = """
@@ -191,7 +191,7 @@ class WalksView(Column):
 
     @property
     def has_keyboard(self) -> bool:
-        """Whether its keys work now."""
+        """True while its keys work."""
         return self._parts.focused is self.head
 
     @property
@@ -201,7 +201,7 @@ class WalksView(Column):
 
     @property
     def text(self) -> WalkText | None:
-        """The text of the walk under the cursor, None where no group is shown."""
+        """The text of the walk under the cursor."""
         if self.shown is None or self.shown.cursor not in self._columns:
             return None
         column = self._columns[self.shown.cursor]
