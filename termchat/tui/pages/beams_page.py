@@ -184,8 +184,8 @@ class BeamsPage(GroupPage):
             return [(f"{before.place + 1} {_show_beam(self.beam(before))}" if spot.step else "", MUTED)]
 
         def share(spot: BeamSpot) -> Cell:
-            """Render how near a beam is to the best of its step: e to the power of the difference of their scores, which for a mean
-            is the ratio of two geometric mean probabilities."""
+            """Render how near a beam is to the best of its step: e to the power of the difference of the scores, which for a
+            mean is the ratio of two geometric mean probabilities."""
             part = math.exp(min(self.beam(spot).score - best, 0.0))
             ink = FAINT if spot.place >= len(step.beams) else ACCENT
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
