@@ -206,7 +206,7 @@ class LockstepPage(GroupPage):
         rows = _PAIR * len(starts)
         if self._parts is None or self._parts < starts[-1]:
             rows -= 1  # the last mark, which is empty
-        at = _PAIR * (bisect_right(starts, self._step) - 1) + self._here
+        at = _PAIR * (bisect_right(starts, self._step) - 1) + 1  # both lines of the step are in view
         room = max(scene.rows - len(_SIDES) - len(below) - 1, 3)
         top = min(max(at - room + 2, 0), max(rows - room, 0))
         lines: list[Line] = []
