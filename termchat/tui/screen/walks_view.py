@@ -27,7 +27,7 @@ from termchat.tui.transcript.looks import Look
 _NARROWEST = 24
 """Cells of a column that are worth reading; with fewer the walks are a list."""
 _MOST_COLUMNS = 8
-_PARTING = 6
+_PARTING = 3
 """Rows in which the first forks are seen."""
 _TABLE = 100
 """Cells in which the table and where the walks part have room."""
