@@ -4,7 +4,6 @@ they were computed in different ways."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from termchat.decoding.records import Candidate, Token
@@ -50,11 +49,6 @@ class Divergence(NamedTuple):
         }
         tie = " · near tie: the setting may not be the cause" if self.tie else ""
         return f"they part at token {self.step + 1} (A → B): {reasons[self.cause]}{tie}"
-
-
-def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """Return the first place where two sequences of ids differ; None where one begins as the other is."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
 
 
 def find_parting(first: Token, second: Token) -> Divergence:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -27,23 +26,31 @@ _LEAST_MEAN = -700.0
 class TrieStretch(NamedTuple):
     """A run of tokens that the same walks took; it ends where these part, or where one of them has no more tokens.
 
-    `level` is the number of runs before it, `begin` the number of tokens before its `ids`. `last`: no other run follows the
-    same one after it. The `over` of its `walks` have no further token.
+    `level` is the number of runs before it; `begin` is the number of tokens before it, `end` that up to its end, `id` its first
+    token. `last`: no other run follows the same one after it.
     """
 
     level: int
     begin: int
-    ids: Sequence[int]
+    end: int
+    id: int
     walks: tuple[int, ...]
     last: bool
-    over: tuple[int, ...]
 
 
 class TokenTrie:
-    """The tokens of several replies to one prompt as a trie: common beginnings are there once. A node is a `TrieStretch`."""
+    """The tokens of several replies to one prompt as a trie: common beginnings are there once. A node is a `TrieStretch`.
+
+    Each token is compared once, with the walks that were alike so far, so that reading the trie costs nothing that grows with
+    the replies.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[int, array[int]] = {}
+        self._alike: dict[int, set[int]] = {}
+        """By walk the others that do not differ from it yet."""
+        self._parted: dict[tuple[int, int], int] = {}
+        """By two walks, in either order, the number of tokens before they differ."""
 
     def ids(self, walk: int) -> Sequence[int]:
         """Return all tokens of a walk; () if it is unknown."""
@@ -51,60 +58,72 @@ class TokenTrie:
 
     def add(self, walk: int) -> None:
         """Add a walk without tokens, unless it is known."""
-        self._ids.setdefault(walk, array("i"))
+        if walk not in self._ids:
+            self._alike[walk] = set(self._ids)
+            for other in self._ids:
+                self._alike[other].add(walk)
+            self._ids[walk] = array("i")
 
     def append(self, walk: int, id: int) -> None:
         """Append a token to a walk, which is added where it is unknown."""
         self.add(walk)
-        self._ids[walk].append(id)
+        ids = self._ids[walk]
+        at = len(ids)
+        ids.append(id)
+        for other in list(self._alike[walk]):
+            others = self._ids[other]
+            if at < len(others) and others[at] != id:
+                self._alike[walk].remove(other)
+                self._alike[other].remove(walk)
+                self._parted[walk, other] = self._parted[other, walk] = at
 
     def stretches(self) -> Iterator[TrieStretch]:
         """Yield every run, each before those that follow it, and these by their first walks."""
-        return self._follow([walk for walk in sorted(self._ids) if self._ids[walk]], 0, 0)
+        return self._follow(sorted(self._ids), 0, 0)
 
     def _follow(self, walks: Sequence[int], begin: int, level: int) -> Iterator[TrieStretch]:
-        """Yield the runs of walks that are alike before their token `begin`, and what follows these runs."""
+        """Yield the runs of walks that are alike before their token `begin`, and the runs that follow these."""
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for walk in walks:
-            groups[self._ids[walk][begin]].append(walk)
-        for number, group in enumerate(groups.values(), 1):
-            end = _count_common([self._ids[walk] for walk in group])
-            going = [walk for walk in group if len(self._ids[walk]) > end]
-            over = tuple(walk for walk in group if len(self._ids[walk]) == end)
-            ids = self._ids[group[0]][begin:end]
-            yield TrieStretch(level, begin, ids, tuple(group), number == len(groups), over)
-            yield from self._follow(going, end, level + 1)
+            if begin < len(self._ids[walk]):
+                groups[self._ids[walk][begin]].append(walk)
+        for number, (id, group) in enumerate(groups.items(), 1):
+            end = min(self.count_common(group[0], walk) for walk in group)
+            yield TrieStretch(level, begin, end, id, tuple(group), number == len(groups))
+            yield from self._follow(group, end, level + 1)
+
+    def count_common(self, a: int, b: int) -> int:
+        """Count the tokens with which two walks begin alike."""
+        parted = self._parted.get((a, b))
+        return min(len(self._ids[a]), len(self._ids[b])) if parted is None else parted
 
     def parted(self, a: int, b: int) -> int | None:
         """Return the number of tokens before two walks differ; None while one begins as the other is."""
-        one, other = self._ids[a], self._ids[b]
-        common = _count_common([one, other])
-        return common if common < min(len(one), len(other)) else None
+        return self._parted.get((a, b))
 
     @property
     def first_parted(self) -> int | None:
         """The number of tokens that all have in common before the first two differ; None while no two do."""
-        return next((stretch.begin for stretch in self.stretches() if not stretch.last), None)
+        return min(self._parted.values(), default=None)
+
+    def equal(self, a: int, b: int) -> bool:
+        """Return whether two walks have the same tokens."""
+        return (a, b) not in self._parted and len(self._ids[a]) == len(self._ids[b])
 
     @property
     def different(self) -> int:
         """The number of different replies: walks with the same tokens count once."""
-        return len({ids.tobytes() for ids in self._ids.values()})
+        return sum(not any(other < walk and self.equal(walk, other) for other in self._ids) for walk in self._ids)
 
     @property
     def shared(self) -> float | None:
         """The share of all tokens that stand in a beginning which another walk has, too; None where there are no tokens."""
         tokens = sum(map(len, self._ids.values()))
-        alone = sum(len(stretch.ids) for stretch in self.stretches() if len(stretch.walks) == 1)
-        return 1 - alone / tokens if tokens else None
-
-
-def _count_common(rows: Sequence[array[int]]) -> int:
-    """Count the tokens that all rows begin with."""
-    low, high = min(rows), max(rows)
-    if low == high:
-        return len(low)
-    return bisect_left(range(len(low)), True, key=lambda at: low[: at + 1] != high[: at + 1])
+        shared = sum(
+            max((self.count_common(walk, other) for other in self._ids if other != walk), default=0)
+            for walk in self._ids
+        )
+        return shared / tokens if tokens else None
 
 
 class WalkFigures:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from termchat.decoding.parting import Divergence, find_parting, first_difference
+from termchat.decoding.parting import Divergence, find_parting
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession
@@ -21,9 +21,13 @@ def replies(session: ModelSession, tuning: Tuning, seed: int) -> list[Token]:
     return tokens(records(session, request(ids, tuning, seed, candidates=40)))
 
 
+def first_difference(one: list[Token], other: list[Token]) -> int | None:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a.id != b.id), None)
+
+
 def parted(session: ModelSession, first: Tuning, second: Tuning, seed: int) -> tuple[Token, Token, Divergence] | None:
     one, other = replies(session, first, seed), replies(session, second, seed)
-    at = first_difference([token.id for token in one], [token.id for token in other])
+    at = first_difference(one, other)
     return None if at is None else (one[at], other[at], find_parting(one[at], other[at]))
 
 
@@ -64,7 +68,7 @@ def test_a_token_that_is_overtaken(session: ModelSession) -> None:
 @pytest.mark.model
 def test_other_dice_explain_nothing_else(session: ModelSession) -> None:
     one, other = replies(session, OPEN, 1), replies(session, OPEN, 3)
-    at = first_difference([token.id for token in one], [token.id for token in other])
+    at = first_difference(one, other)
     assert at is not None
     why = find_parting(one[at], other[at])
     assert why.cause == "other dice"

@@ -19,8 +19,7 @@ from termchat.tui.composer import composer as composer_module
 from termchat.tui.keys.tables import DIALOG, GROUPS, KeyGroup
 from termchat.tui.lists.engine_dialog import FIELDS
 from termchat.tui.lists.small_dialogs import FullDialog
-from termchat.tui.pages.walk_form import WalkForm
-from termchat.tui.pages.walks_dialog import WalksDialog
+from termchat.tui.screen.walks_dialog import WalkForm, WalksDialog
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer
 from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees
@@ -86,7 +85,7 @@ async def walks(group: KeyGroup, _: Path) -> Place:
         place = Place(desk, group, "ctrl+y")
 
         def form() -> WalkForm:
-            return desk.app.screen.form if isinstance(desk.app.screen, WalksDialog) else WalkForm()
+            return desk.app.screen.form if isinstance(desk.app.screen, WalksDialog) else WalkForm(desk.chat)
 
         await place.press("start-more", lambda: form().kind == "grid")
         await place.press("start-less", lambda: form().kind == "walks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from random import Random
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import patch
@@ -21,10 +22,11 @@ from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import chat_composer
-from termchat.tui.pages import walks_view
 from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
 from termchat.tui.pages.page import Scene
+from termchat.tui.pages.parting import LockstepPage
 from termchat.tui.pages.shown_group import ShownGroup
+from termchat.tui.screen import walks_view
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
@@ -97,8 +99,9 @@ async def test_arrows_choose_a_cell_and_enter_opens_its_walks() -> None:
         assert group.plan.changes[group.cursor] == {"temperature": 1.0, "top_p": 0.95}
         assert "Enter open" in desk.text
         await desk.type("", "enter")
-        assert view(desk).page == "text"
-        assert view(desk).walks == [8, 9]
+        shown = view(desk).shown
+        assert shown is not None
+        assert (shown.page.name, shown.walks) == ("text", [8, 9])
 
 
 async def test_a_table_that_is_too_wide_shows_the_columns_around_the_cursor() -> None:
@@ -158,6 +161,29 @@ async def test_two_settings_stand_token_under_token_with_the_first_difference_ex
         group = desk.chat.walks.shown
         assert group is not None
         assert group.cursor == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_lines_that_grow_are_broken_as_if_they_were_there_at_once(seed: int) -> None:
+    dice = Random(seed)
+    pieces = (" a", " longer", " word", "\n", "", " extraordinarily", "x", " 漢字", ".")
+    shared = [dice.choice(pieces) for _ in range(dice.randrange(40))]
+    async with walking(plan=walk_plan.compare({"temperature": 0.7}, {"temperature": 1.2})) as desk:
+        shown, counts, running = view(desk).shown, [0, 0], {0, 1}
+        assert shown is not None
+        page = shown.page
+        for _ in range(60):
+            for side in sorted(running):
+                for _ in range(dice.randrange(4)):
+                    piece = shared[counts[side]] if counts[side] < len(shared) else dice.choice(pieces)
+                    desk.engine.say(piece, walk=side, id=100 + pieces.index(piece))
+                    counts[side] += 1
+                if dice.random() < 0.02 and counts[side]:
+                    desk.engine.end(walk=side)
+                    running.remove(side)
+            desk.app.screen.tick()  # type: ignore[attr-defined]
+            scene = Scene(60 if dice.random() < 0.05 else 80, 30)
+            assert page.lines(scene) == LockstepPage(shown).lines(scene)
 
 
 async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:

@@ -24,8 +24,8 @@ from termchat.engine.port import (
     Step,
 )
 from termchat.tui.composer.composer import Composer
-from termchat.tui.pages.walk_heads import FEWEST
-from termchat.tui.pages.walks_view import WalkColumn, arranged
+from termchat.tui.pages.shown_group import FEWEST
+from termchat.tui.screen.walks_view import WalkColumn, arrange_parts
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript import view as transcript_view
 from tests.chats import chat_on
@@ -141,7 +141,7 @@ async def test_the_page_of_forks_says_what_else_could_have_been_taken() -> None:
 def test_every_part_has_its_rows_and_the_text_comes_first(walks: int) -> None:
     for width in range(38, 240, 7):
         for height in range(5, 70):
-            parts = arranged(width, height, walks, 3 * walks, walks + 2)
+            parts = arrange_parts(width, height, walks, 3 * walks, walks + 2)
             rest = height - 1 - parts.prompt - parts.parting - parts.listed - parts.table
             assert rest >= min(height // 3, 8), (width, height, parts)
             assert not parts.columns or width // parts.columns >= 24

@@ -13,7 +13,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.pages import walks_view
+from termchat.tui.screen import walks_view
 from termchat.tui.terminal.capabilities import Abilities
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine

@@ -11,7 +11,7 @@ from termchat.decoding.plan_words import read
 from termchat.decoding.walk_plan import PlanError, WalkPlan, beams, best, compare, grid, parse_grid, vote, walks
 from termchat.engine.abilities import ALL_FEATURES
 from termchat.engine.port import Generate
-from termchat.tui.pages.walks_dialog import WalksDialog
+from termchat.tui.screen.walks_dialog import WalksDialog
 from tests.tui.running_app import Desktop, command, desktop, talked
 from tests.tui.walks import speak
 

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 from termchat.decoding import walk_plan
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.tui.pages import walks_view
-from termchat.tui.pages.walks_view import WalksView
+from termchat.tui.screen import walks_view
+from termchat.tui.screen.walks_view import WalksView
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 

@@ -31,9 +31,9 @@ from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_words import plain_text, rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
-from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 

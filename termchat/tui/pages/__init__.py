@@ -1,7 +1,7 @@
 """The pages beside the chat or in its place: of the panels, of token mode, of a group of walks; and what their keys do.
 
     chat, TUNE, token mode ─ ShownReply ─▶ pages of the panels ─ lines ─▶ `panels.Panels`
-    chat.walks ─ ShownGroup ─▶ pages of a group ─ lines ─▶ `walks_view.WalksView`
+    chat.walks ─ ShownGroup ─▶ pages of a group ─ lines ─▶ `screen.walks_view.WalksView`
 
 All pages are a `page.Page`: lines for the room of a `Scene`, and the keys that mean something else there. Tables with a
 cursor are a `grid_table.GridTable`. Neither knows a widget.
@@ -13,13 +13,12 @@ cursor are a `grid_table.GridTable`. Neither knows a widget.
 - Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then, with the reply on a line of it.
   It moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a turn to another, and
   regenerates.
-- Walks: `walks_view` has the widgets; what their keys do is `screen.walking`. The text of a walk is a `WalkText`, a
-  transcript of one reply, so that looks, marks, scrolling and the token cursor are those of the chat; token mode is told
-  which one it is in. `walk_heads` has the lines above and beside the walks. `shown_group` is the group as the view shows it,
-  `group_pages` has its pages: `parting` (a trie of tokens) and `walk_table` for all kinds of groups; `grid_page`; `lockstep`
-  of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of each step. Walks are begun in
-  `walks_dialog`, which is filled in on a `walk_form`, or by a command.
+- Walks: the widgets and their keys are `screen.walks_view`. `shown_group` is the group as the view shows it: its tokens as they
+  are read, and the lines that say which walks there are, over and beside their texts and in a table. All kinds of groups have
+  its text and its table, and where they part (`parting`, a trie of tokens). `parting` also has A/B, token under token;
+  `group_tables` the cells of a grid, the ranking of best of n and the answers of a vote; `beams_page` a table of the beams of
+  each step.
 
-A new page is a `Page` and a name in `panel_pages.PAGES` or `group_pages`. Only lines that changed are drawn again; of a group,
+A new page is a `Page` and a name in `panel_pages.PAGES` or `walks_view`. Only lines that changed are drawn again; of a group,
 what costs more than a line a walk is drawn a few times a second.
 """

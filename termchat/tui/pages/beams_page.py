@@ -20,8 +20,8 @@ from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fit
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.grid_table import Cell, Column, GridTable
-from termchat.tui.pages.page import Page, Scene, by_of
-from termchat.tui.pages.shown_group import ShownGroup
+from termchat.tui.pages.page import Scene, by_of
+from termchat.tui.pages.shown_group import GroupPage, ShownGroup
 
 _TEXT = 3
 """Rows of text, at most."""
@@ -45,7 +45,7 @@ class BeamSpot(NamedTuple):
     place: int
 
 
-class BeamsPage(Page):
+class BeamsPage(GroupPage):
     """The cursor follows the best beam of the newest step until it is moved. Enter makes a branch of the beam under it, dropped
     or not."""
 
@@ -56,7 +56,7 @@ class BeamsPage(Page):
     }  # fmt: skip
 
     def __init__(self, shown: ShownGroup) -> None:
-        self._shown = shown
+        super().__init__(shown)
         self._spot: BeamSpot | None = None
         self._rows = 0
 
@@ -71,8 +71,7 @@ class BeamsPage(Page):
 
     def beam(self, spot: BeamSpot) -> Beam:
         step = self._steps[spot.step]
-        kept = len(step.beams)
-        return step.beams[spot.place] if spot.place < kept else step.dropped[spot.place - kept]
+        return [*step.beams, *step.dropped][spot.place]
 
     def lines(self, scene: Scene) -> list[Line]:
         if (spot := self.spot) is None:
@@ -95,29 +94,27 @@ class BeamsPage(Page):
         return [*head, *lines]
 
     def facts(self, width: int) -> Line:
-        """The numbers of the beam under the cursor."""
+        """Render the numbers of the beam under the cursor."""
         if (spot := self.spot) is None:
             return BLANK
-        beam, step, gap = self.beam(spot), self._steps[spot.step], self._format_gap(spot)
+        beam, step, gap = self.beam(spot), self._steps[spot.step], self._find_gap(spot)
         by = f" by {gap.removeprefix('−')}" if gap else ""
         if spot.place >= len(step.beams):
             what = f"dropped{by}"
         elif beam.finished:
             what = "ended here"
         else:
-            live = sum(not one.finished for one in step.beams)
-            what = f"beam {spot.place + 1} of {live}" + (
-                f", died in the next step{by}" if self._is_dead_end(spot) else ""
-            )
+            what = f"beam {spot.place + 1} of {sum(not one.finished for one in step.beams)}"
+            what += f", died in the next step{by}" if gap is not None else ""
         settings = self._shown.group.group.beams or BeamSettings(1)
-        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_token_text(beam), STRONG), (f"  {what}", TEXT)]
-        runs += [("  after " if settings.after_chain else "  model ", MUTED)]
-        runs += [
-            (percent(math.exp(min(beam.logprob, 0.0))), TEXT),
-            ("  logprob ", MUTED),
-            (_format_score(beam.logprob), TEXT),
-        ]
-        return Line(fitting([*runs, ("  score ", MUTED), (_format_score(beam.score), TEXT)], width))
+        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_show_beam(beam), STRONG), (f"  {what}", TEXT)]
+        for name, figure in (
+            ("  after " if settings.after_chain else "  model ", percent(math.exp(min(beam.logprob, 0.0)))),
+            ("  logprob ", _format_score(beam.logprob)),
+            ("  score ", _format_score(beam.score)),
+        ):
+            runs += [(name, MUTED), (figure, TEXT)]
+        return Line(fitting(runs, width))
 
     def act(self, what: str, *arguments: object) -> bool:
         by, spot = by_of(arguments), self.spot
@@ -150,33 +147,29 @@ class BeamsPage(Page):
     def _find_parent(self, spot: BeamSpot) -> BeamSpot:
         return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
 
+    def _find_gap(self, spot: BeamSpot) -> str | None:
+        """Return the score that a lost beam lacked to the last one kept, "" where it is unknown; None for any other beam. Lost
+        are dropped beams, and those from which no kept beam continues: then the best one that did lacked it."""
+        step = self._steps[spot.step]
+        if spot.place < len(step.beams):
+            if step.beams[spot.place].finished or spot.step + 1 == len(self._steps) or self._find_children(spot):
+                return None
+            after = self._steps[spot.step + 1]
+            dropped = (at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place)
+            at = next(dropped, None)
+            return self._find_gap(BeamSpot(spot.step + 1, at)) if at is not None else ""
+        worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
+        return _format_score(self.beam(spot).score - worst) if worst is not None else ""
+
     def _find_children(self, spot: BeamSpot) -> list[BeamSpot]:
-        """Find the beams that continue from one, best first."""
-        if spot.step + 1 >= len(self._steps) or spot.place >= len(self._steps[spot.step].beams):
-            return []
-        kept = self._steps[spot.step + 1].beams
-        children = [BeamSpot(spot.step + 1, place) for place, beam in enumerate(kept) if beam.parent == spot.place]
+        """Find the kept beams that continue from one, best first."""
+        is_kept = spot.place < len(self._steps[spot.step].beams)
+        after = self._steps[spot.step + 1].beams if is_kept and spot.step + 1 < len(self._steps) else ()
+        children = [BeamSpot(spot.step + 1, place) for place, beam in enumerate(after) if beam.parent == spot.place]
         return sorted(children, key=lambda one: -self.beam(one).score)
 
-    def _is_dead_end(self, spot: BeamSpot) -> bool:
-        """True for a kept beam from which no kept beam continues."""
-        step = self._steps[spot.step]
-        is_live = spot.place < len(step.beams) and not step.beams[spot.place].finished
-        return is_live and spot.step + 1 < len(self._steps) and not self._find_children(spot)
-
-    def _format_gap(self, spot: BeamSpot) -> str:
-        """Score that a dropped beam, or the best one that continued from a beam that died, lacked to the last one kept."""
-        step = self._steps[spot.step]
-        if self._is_dead_end(spot):
-            after = self._steps[spot.step + 1]
-            lost = [at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place]
-            return self._format_gap(BeamSpot(spot.step + 1, lost[0])) if lost else ""
-        worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
-        is_dropped = spot.place >= len(step.beams)
-        return _format_score(self.beam(spot).score - worst) if is_dropped and worst is not None else ""
-
     def _make_table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
-        """The beams of the step of `at`, which is marked: by the cursor, or as one that those below came from."""
+        """Make a table of the beams of one step. The beam `at` is marked: by the cursor, or as the parent of the beam below."""
         step = self._steps[at.step]
         best = max(beam.score for beam in (*step.beams, *step.dropped))
         size = min(max(width // 8, 8), 20)
@@ -184,22 +177,21 @@ class BeamsPage(Page):
         def token(spot: BeamSpot) -> Cell:
             beam = self.beam(spot)
             ink = _DEAD if spot.place >= len(step.beams) else _ENDED if beam.finished else TEXT
-            return [(_token_text(beam), _WAY if spot == at else ink)]
+            return [(_show_beam(beam), _WAY if spot == at else ink)]
 
         def parent(spot: BeamSpot) -> Cell:
             before = self._find_parent(spot)
-            return [(f"{before.place + 1} {_token_text(self.beam(before))}" if spot.step else "", MUTED)]
+            return [(f"{before.place + 1} {_show_beam(self.beam(before))}" if spot.step else "", MUTED)]
 
         def share(spot: BeamSpot) -> Cell:
-            """How near a beam is to the best of its step: e to the power of the difference, which for a mean is the ratio of
-            two geometric mean probabilities."""
+            """Render how near a beam is to the best of its step: e to the power of the difference of the scores, which for a
+            mean is the ratio of two geometric mean probabilities."""
             part = math.exp(min(self.beam(spot).score - best, 0.0))
             ink = FAINT if spot.place >= len(step.beams) else ACCENT
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
 
         def end(spot: BeamSpot) -> Cell:
-            if spot.place >= len(step.beams) or self._is_dead_end(spot):
-                gap = self._format_gap(spot)
+            if (gap := self._find_gap(spot)) is not None:
                 return [(f"{_LOST} {gap}", MUTED)]
             return [("ended" if self.beam(spot).finished else "", _ENDED)]
 
@@ -215,8 +207,8 @@ class BeamsPage(Page):
         return GridTable(columns, spots, cursor, lambda spot: f"walks('point', ({spot.step}, {spot.place}))")
 
 
-def _token_text(beam: Beam) -> str:
-    """An end token has no text."""
+def _show_beam(beam: Beam) -> str:
+    """Show the token of a beam; an end token has no text."""
     return "end" if beam.finished and not beam.text else show_piece(beam.text)
 
 

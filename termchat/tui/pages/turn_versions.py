@@ -40,9 +40,8 @@ class TurnVersions:
         chat, turns = self._chat.conversation, self._transcript.parts()
         turn = self._find_turn(turns, node)
         if turn is None:
-            self._tell(
-                Notice("no turn in this chat has other versions", f"{name_of('regenerate')} makes another reply")
-            )
+            hint = f"{name_of('regenerate')} makes another reply"
+            self._tell(Notice("no turn in this chat has other versions", hint))
             return
         parts = turns[turn]
         this, ends = _list_versions(Versions(chat), parts)
@@ -59,52 +58,39 @@ class TurnVersions:
 
     def regenerate(self, *, same: bool = False) -> None:
         """Write another reply to the last message; a notice explains the same dice unless they were asked for."""
-        now = self._chat.tuning
-        seed = now.seed
-        spans = self._chat.conversation.find_reply()
+        now, tree = self._chat.tuning, self._chat.conversation
+        spans = tree.find_reply()
         start = spans[0].node.start if spans else None
-        knobs = spans[-1].node.settings[-1:] if spans else []
-        alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
-        before = len(self._chat.conversation.nodes)
+        alike = start is not None and start.seed == now.seed
+        alike = alike and all(one.samplers == now.samplers() for one in spans[-1].node.settings[-1:])
+        before = len(tree.nodes)
         self._chat.forks.regenerate(same=same)
-        if alike and not same and len(self._chat.conversation.nodes) > before:
-            self._tell(
-                Notice(
-                    f"seed {seed} is fixed, so the reply uses the same dice",
-                    "to get a different reply, change a knob or clear the seed",
-                )
-            )
+        if alike and not same and len(tree.nodes) > before:
+            message = f"seed {now.seed} is fixed, so the reply uses the same dice"
+            self._tell(Notice(message, "to get a different reply, change a knob or clear the seed"))
 
     def _find_turn(self, turns: list[TurnParts], node: int | None) -> int | None:
         cursor = self._transcript.cursor
         wanted = node if node is not None else cursor.node if cursor is not None else None
-        if wanted is not None:
-            return next(
-                (at for at, parts in enumerate(turns) if any(part.node.number == wanted for part in parts)), None
-            )
         versions = Versions(self._chat.conversation)
-        backwards = range(len(turns) - 1, -1, -1)
-        return next((at for at in backwards if len(_list_versions(versions, turns[at])[1]) > 1), None)
+        for at in range(len(turns) - 1, -1, -1):
+            if wanted is None:
+                if len(_list_versions(versions, turns[at])[1]) > 1:
+                    return at
+            elif any(part.node.number == wanted for part in turns[at]):
+                return at
+        return None
 
     def _show_leaf(self, turn: int, leaf: int) -> None:
         """Show the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
-        row, into = self._transcript.row_of(turn), self._tokens_before(self._transcript.parts()[turn])
+        transcript = self._transcript
+        row, cursor = transcript.row_of(turn), transcript.cursor
+        before = _list_tokens(transcript.parts()[turn])
         self._chat.branches.select_leaf(leaf)
-        self._transcript.show(self._chat.conversation, running=self._chat.busy)
-        self._transcript.hold(turn, row)
-        if into is not None and (ref := _token_at(self._transcript.parts()[turn], into)) is not None:
-            self._transcript.set_cursor(ref)
-
-    def _tokens_before(self, parts: TurnParts) -> int | None:
-        """How many tokens of a turn precede the cursor; None if it is elsewhere."""
-        cursor, before = self._transcript.cursor, 0
-        if cursor is None:
-            return None
-        for part in parts:
-            if part.node.number == cursor.node:
-                return before + cursor.index
-            before += part.reached
-        return None
+        transcript.show(self._chat.conversation, running=self._chat.busy)
+        transcript.hold(turn, row)
+        if cursor in before and (tokens := _list_tokens(transcript.parts()[turn])):
+            transcript.set_cursor(tokens[min(before.index(cursor), len(tokens) - 1)])
 
 
 def _list_versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]]]:
@@ -115,14 +101,6 @@ def _list_versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list
     return this, [[end] for end in ends]
 
 
-def _token_at(parts: TurnParts, into: int) -> TokenRef | None:
-    """The token of a reply that `into` others precede, else its last one; None if it has none."""
-    ref: TokenRef | None = None
-    for part in parts:
-        reached = part.reached
-        if reached:
-            ref = TokenRef(part.node.number, min(into, reached - 1))
-        if into < reached:
-            break
-        into -= reached
-    return ref
+def _list_tokens(parts: TurnParts) -> list[TokenRef]:
+    """List the tokens of a turn that the cursor can be on."""
+    return [TokenRef(part.node.number, at) for part in parts for at in range(part.reached)]

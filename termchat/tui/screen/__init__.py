@@ -5,9 +5,9 @@
     a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
 
 `actions` is what the keys do, with the dialogs by name; `screen` has the widgets, says who has the keyboard, and shows what
-changed; `walking` is what the keys of several replies do, `walk_start` how they begin. Widgets: `header_line`, the transcript,
-`notices` (also the queue, and what a full context asks), the panels, and `bottom_bar`: `ask_line` (a text that is asked for
-above the composer), the composer, the line of keys, and what TUNE does with keys while it is open.
+changed; `walks_view` shows several replies and has their keys, `walks_dialog` begins them. Widgets: `header_line`, the
+transcript, `notices` (also the queue, and what a full context asks), the panels, and `bottom_bar`: `ask_line` (a text that is
+asked for above the composer), the composer, the line of keys, and what TUNE does with keys while it is open.
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
 rests meanwhile (`rest`, `go_on`).

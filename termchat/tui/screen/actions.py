@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from termchat.tui.constraint.constraint_setting import ConstraintSetting
     from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
     from termchat.tui.pages.turn_versions import TurnVersions
-    from termchat.tui.pages.walks_view import WalksView
     from termchat.tui.screen.bottom_bar import BottomBar
     from termchat.tui.screen.notices import NoticeSlip
-    from termchat.tui.screen.walking import Walking
+    from termchat.tui.screen.walks_view import WalksView
     from termchat.tui.terminal.clipboard import Clipboard
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
@@ -46,7 +45,6 @@ class ChatActions(ScreenContext):
     _bottom: BottomBar
     _notices: NoticeSlip
     _versions: TurnVersions
-    _walking: Walking
     _walks: WalksView
     dialog = ""
     """Name of the dialog that was opened last."""
@@ -73,7 +71,7 @@ class ChatActions(ScreenContext):
             return
         if self.panels.big:
             self.set_big(False)
-        elif self.tokens.back() or self._walking.back():
+        elif self.tokens.back() or self._walks.back():
             return
         elif self._notices:
             self._notices.forget()
@@ -102,7 +100,9 @@ class ChatActions(ScreenContext):
         self._versions.regenerate(same=same)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        if not self._walking.version(by):
+        if self._walks.open:
+            self._walks.act("go", by)
+        else:
             self._versions.step(by, node)
 
     def action_new(self) -> None:
@@ -187,10 +187,10 @@ class ChatActions(ScreenContext):
         if self.tokens.mode.open:
             self.tokens.next_look()
             self.tokens.show()
-            self._walking.share_look()
-        elif self._walking.open:
-            walks = self.chat.walks.shown
-            self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
+            if self._walks.open:  # all walks have the look of the one under the cursor
+                self._walks.set_look(self.tokens.transcript.look)
+        elif (walks := self.chat.walks.shown) is not None:
+            self._walks.set_look(next_look(LOOKS, self._walks.look, walks.nodes.values()))
         else:
             replies = (span.node for span in self.chat.conversation.find_path())
             self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
@@ -207,10 +207,10 @@ class ChatActions(ScreenContext):
             self.tell(Notice("no thoughts to show or fold here"))
 
     def action_walks(self, what: str, *arguments: object) -> None:
-        self._walking.act(what, *arguments)
+        self._walks.act(what, *arguments)
 
     def action_open_walks(self, group: int | None = None) -> None:
-        self._walking.reopen(group)
+        self._walks.reopen(group)
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 
@@ -489,7 +489,7 @@ def _open_presets(screen: ChatActions) -> None:
 
 
 def _open_walks(kind: GroupKind, screen: ChatActions) -> None:
-    from termchat.tui.screen.walk_start import open_dialog
+    from termchat.tui.screen.walks_dialog import open_dialog
 
     open_dialog(screen, kind)
 

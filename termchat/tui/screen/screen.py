@@ -27,12 +27,11 @@ from termchat.tui.pages.panels import ALONE, Panels
 from termchat.tui.pages.token_bar import Legend, Tokens
 from termchat.tui.pages.tune import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
-from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.actions import ChatActions
 from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune_line
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.notices import NoticeSlip, wrapped
-from termchat.tui.screen.walking import Walking
+from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
@@ -103,7 +102,7 @@ class ChatScreen(ChatActions):
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
         self._notices = NoticeSlip(self)
         self.transcript = TranscriptView(palette)
-        self._walks = WalksView(chat, palette)
+        self._walks = WalksView(self)
         self._legend = Legend(self.transcript, lambda: chat.conversation.find_reply())
         self.tokens = Tokens(chat, self.transcript)
         self.own_tune = Tune(chat)
@@ -113,7 +112,6 @@ class ChatScreen(ChatActions):
         self._bottom = BottomBar(self)
         self.set_class(big, "-projector")
         self._rests = False
-        self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing = ModelSwitching(self, models)
         self.conversations = ChatSwitching(self, sessions)
@@ -240,7 +238,7 @@ class ChatScreen(ChatActions):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        return "BIG VIEW" if self.panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
+        return "BIG VIEW" if self.panels.big else "WALKS" if self._walks.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
         self._show_changes()  # what the chat has to say was first
@@ -334,9 +332,9 @@ class ChatScreen(ChatActions):
             self._show_path()
         else:
             for change in changes:
-                if isinstance(change, ReplyGrew) and not self._walking.open:
+                if isinstance(change, ReplyGrew) and not self._walks.open:
                     self.transcript.grew(change.number)
-        self._walking.heard(changes)
+        self._walks.heard(changes)
         self.tokens.heard(changes)
         for change in changes:
             if isinstance(change, Notice):
@@ -380,11 +378,11 @@ class ChatScreen(ChatActions):
         self.panels.lit = self.lights.pages
         self.show_panels()
         empty, big = chat.conversation.leaf is None, self.focused is self.panels
-        walks = self._walking.has_keyboard
+        walks = self._walks.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         thinking = chat.thinking is not None
-        below = self._walking.open and isinstance(self.focused, Composer)
-        words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
+        below = self._walks.open and isinstance(self.focused, Composer)
+        words = self._walks.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
         lit, labels, keys = self.lights.keys, self.labels, self._bottom.keys
         if labels:
@@ -492,9 +490,6 @@ class ChatScreen(ChatActions):
             self.tokens.leave()
         self.tokens.show()
         self.show_soon()
-
-    def on_walks_view_turned(self) -> None:
-        self._walking.look_at()
 
     def note_input(self, event: events.Event) -> None:
         """Note that the person did something, which answers whether to quit."""

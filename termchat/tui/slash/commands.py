@@ -40,9 +40,9 @@ from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
 from termchat.tui.pages.candidates import MOST
-from termchat.tui.screen import walk_start
 from termchat.tui.screen.actions import tokenize
 from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.screen.walks_view import NOTHING, begin_walks
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 
@@ -323,8 +323,8 @@ def _set_constraint(form: ConstraintForm, screen: ChatScreen, text: str) -> None
 def _start_walks(kind: GroupKind, screen: ChatScreen, words: str) -> None:
     plan, message = read(kind, words)
     if not message and screen.chat.conversation.leaf is None:
-        raise CommandRefused(walk_start.NOTHING, "write a message after the command")
-    walk_start.begin(screen, plan, message)
+        raise CommandRefused(NOTHING, "write a message after the command")
+    begin_walks(screen, plan, message)
 
 
 # --- what completes them ------------------------------------------------------------------------------------------------
