@@ -26,7 +26,7 @@ from termchat.tui.lessons.lesson_words import filled, known_lessons, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.keyline import key_line
-from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from tests.chats import chat_on
 from tests.colors import contrast
 from tests.made_records import MODEL

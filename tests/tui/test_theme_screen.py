@@ -17,8 +17,8 @@ from termchat.config import file
 from termchat.conversation.heat import probability_heat
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
 from termchat.tui.lists.theme import ThemePicker
-from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
-from termchat.tui.themes.depth import PLAIN, Colorless
+from termchat.tui.terminal.capabilities import TABLE, Abilities, Colorless, abilities_of, glyphs_for, redrawn
+from termchat.tui.themes.library import PLAIN
 from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import CALM

@@ -39,7 +39,7 @@ from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compa
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.pages.whatif import ending_lines, whatif_lines
 from termchat.tui.pages.why import remedies, why_lines
-from termchat.tui.themes.depth import PLAIN
+from termchat.tui.themes.library import PLAIN
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.chats import chat_on
