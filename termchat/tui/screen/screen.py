@@ -48,8 +48,7 @@ from termchat.tui.screen.notices import (
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
 from termchat.tui.screen.walking import Walking
-from termchat.tui.terminal.compositor import LineCompositor
-from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
+from termchat.tui.terminal.screens import LeavingApp, draw_now
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
@@ -109,7 +108,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         big: bool = False,
     ) -> None:
         super().__init__()
-        use_compositor(self, LineCompositor())
         self.chat, self.palette = chat, palette
         self.models, self.theme_chooser, self.keep_theme = models, theme_chooser, keep_theme
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
