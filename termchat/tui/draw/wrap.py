@@ -8,6 +8,7 @@ joiners, selectors) are never parted, wherever the tokens part them.
 from __future__ import annotations
 
 import re
+from copy import copy
 from functools import cache
 
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
@@ -158,11 +159,9 @@ class Wrapper:
 
     def copy(self) -> Wrapper:
         """Return a wrapper that goes on from here by itself."""
-        other = Wrapper(self._width, (), self._rest, self._ground)
+        other = copy(self)
         other.closed, other.starts = list(self.closed), list(self.starts)
-        other._line, other._used = list(self._line), self._used
-        other._word, other._word_width, other._word_start = list(self._word), self._word_width, self._word_start
-        other._is_sign, other._fed = self._is_sign, self._fed
+        other._line, other._word = list(self._line), list(self._word)
         return other
 
     def _extend_word(self, piece: str, ink: Ink, *, parted: bool, is_sign: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What the terminal can show, as far as its environment tells."""
+"""What the terminal can show, as far as its environment tells: worth a readable screen without UTF-8, and without colours."""
 
 from __future__ import annotations
 
@@ -58,33 +58,10 @@ def glyphs_for(environ: Mapping[str, str], asked: str = "auto") -> Glyphs:
     return "console" if environ.get("TERM") == "linux" else "unicode"
 
 
-class Colorless(LineFilter):
-    """Removes the colours that Textual's own widgets draw; a background of its own becomes reverse."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [Segment(text, _without(style) if style else style, control) for text, style, control in segments]
-
-
 @lru_cache(1024)
-def _without(style: Style) -> Style:
+def _without_color(style: Style) -> Style:
     grounded = style.bgcolor is not None and not style.bgcolor.is_default
     return style.without_color + Style(reverse=True) if grounded and not style.reverse else style.without_color
-
-
-class Redrawn(LineFilter):
-    """Replaces what a terminal cannot show."""
-
-    def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
-        self._strict = glyphs == "ascii"
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [
-            segment
-            if segment.text.isascii()
-            else Segment(redrawn(segment.text, strict=self._strict), segment.style, segment.control)
-            for segment in segments
-        ]
 
 
 @lru_cache(4096)
@@ -116,8 +93,28 @@ class Abilities(NamedTuple):
 
     @property
     def filters(self) -> list[LineFilter]:
-        wanted = ((Colorless(), self.depth == "none"), (Redrawn(self.glyphs), self.glyphs != "unicode"))
-        return [line_filter for line_filter, needed in wanted if needed]
+        return [TerminalFilter(self)] if self.depth == "none" or self.glyphs != "unicode" else []
+
+
+class TerminalFilter(LineFilter):
+    """Replaces the characters that a terminal cannot show, and removes the colours that Textual's own widgets draw.
+
+    A background of its own becomes reverse.
+    """
+
+    def __init__(self, abilities: Abilities) -> None:
+        super().__init__()
+        self._is_colorless, self._glyphs = abilities.depth == "none", abilities.glyphs
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            Segment(
+                text if text.isascii() or self._glyphs == "unicode" else redrawn(text, strict=self._glyphs == "ascii"),
+                _without_color(style) if style is not None and self._is_colorless else style,
+                control,
+            )
+            for text, style, control in segments
+        ]
 
 
 EVERYTHING = Abilities()

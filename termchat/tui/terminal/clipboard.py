@@ -1,6 +1,7 @@
 """Text to the clipboard: through the terminal (OSC 52), which works over SSH too, and with the system's tool where one is.
 
-A terminal says nothing of whether it took the text, and long ones it may drop or cut; a tool says it with its exit code.
+A terminal says nothing of whether it took the text, and long ones it may drop or cut; a tool says it with its exit code. That
+is worth texts longer than a terminal takes, and a true answer to whether they were copied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The terminal, where Textual's own driver is not enough: it may vanish, change hands, and say which background it has."""
+"""The terminal, where Textual's own driver is not enough: it may vanish, change hands, and say which background it has.
+
+That is worth Ctrl+Z with a script around the program, no process that stays behind in a closed window, a program that can be
+quit in a flood of keys, and the theme that suits the background.
+"""
 
 from __future__ import annotations
 

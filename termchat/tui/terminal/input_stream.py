@@ -4,13 +4,14 @@
 
 Textual's parser alone looks for keys inside a paste, takes whatever comes within 0.1 s of Esc for a part of an escape sequence
 (the Esc is then lost), and types a sequence that it does not know. `InputStream` decides where each sequence begins and ends,
-and leaves to Textual what a sequence of a key or of the mouse means. How long to wait is decided by silences that the caller
-measures; it reads no clock.
+and leaves to Textual what a sequence of a key or of the mouse means. That is worth the key Esc however soon another key
+follows, and a pasted log that presses no keys. How long to wait is decided by silences that the caller measures; it reads no
+clock.
 
 Textual hands a key to the widget that has the keyboard when it comes. What that leaves goes up, through the queue of each
 widget around it, to the app, which looks up what the key is bound to: behind the keys that came meanwhile, which may be in the
 text already, or in one that is not to have them any more. So "ab", Backspace, "c" would end as "ab". `TypeAhead` hands on one
-key at a time.
+key at a time, which is worth that typing ahead over a slow line is what was typed.
 """
 
 from __future__ import annotations

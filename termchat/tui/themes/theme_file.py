@@ -201,8 +201,6 @@ def textual_theme(palette: Palette) -> Theme:
         "scrollbar-background-hover": palette.background,
         "scrollbar-background-active": palette.background,
         "scrollbar-corner-color": palette.background,
-        "footer-key-foreground": palette.accent,
-        "footer-description-foreground": palette.muted,
         "input-cursor-background": palette.text,
         "input-cursor-foreground": palette.background,
         "screen-selection-background": palette.accent,  # Textual's own is see-through: a line of ours would be unreadable
