@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from textual import events, on
 from textual.color import Color
@@ -112,12 +113,13 @@ class LinesView(Clickable, Settled):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[Line] = ()
-        self._strips: dict[int, Strip] = {}
+        self._drawn: dict[int, tuple[Line, Strip]] = {}
+        """The lines that were drawn last: below a dialog, all are drawn whenever one changes."""
         self._paint: Paint | None = None
 
     def paint_with(self, palette: Palette) -> None:
         self._paint = Paint(palette)
-        self._strips.clear()
+        self._drawn.clear()
         self.refresh()
 
     def on_resize(self) -> None:
@@ -130,43 +132,35 @@ class LinesView(Clickable, Settled):
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         before, self._lines = self._lines, lines
-        changed = [y for y in range(max(len(lines), len(before))) if _at(lines, y) != _at(before, y)]
-        if not changed:
-            return
-        for y in changed:
-            self._strips.pop(y, None)
         width, height = self.size
-        regions = [Region(0, y, width, 1) for y in changed if y < height]
-        if regions:
-            touch(self, *regions)
+        changed: list[Region] = []
+        for y, (line, old) in enumerate(zip_longest(lines[:height], before[:height], fillvalue=BLANK)):
+            if line == old:
+                continue
+            first = changed.pop().y if changed and changed[-1].bottom == y else y
+            changed.append(Region(0, first, width, y + 1 - first))
+        if changed:
+            touch(self, *changed)
+
+    def line_at(self, number: int) -> Line:
+        return self._lines[number] if number < len(self._lines) else BLANK
 
     def render_line(self, y: int) -> Strip:
-        return self._strip(y, self.size.width)
-
-    def _strip(self, y: int, width: int) -> Strip:
+        width = self.size.width
         if self._paint is None:
             return Strip.blank(width)
-        hovered = y == self._hovered[0]
-        strip = self._strips.get(y)
-        if strip is None or strip.cell_length != width or hovered:
-            line = self.underlined(y, _at(self._lines, y))
+        line = self.underlined(y, self.line_at(y))
+        drawn, strip = self._drawn.get(y, (None, Strip([])))
+        if line != drawn or strip.cell_length != width:
             strip = self._paint.strip(line if line.ground else line._replace(ground=self.GROUND), width)
             for line_filter in self.get_line_filters():
                 strip = strip.apply_filter(line_filter, _ANY)
-            if not hovered:
-                self._strips[y] = strip
+            self._drawn[y] = line, strip
         return strip
-
-    def line_at(self, number: int) -> Line:
-        return _at(self._lines, number)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Render the lines without the border and padding that Textual would draw, as there are none."""
-        width = self.size.width
-        strips = [self._strip(y, width) for y in crop.line_range]
-        if crop.x == 0 and crop.width == width:
-            return strips
-        return [strip.crop(crop.x, crop.right) for strip in strips]
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
 
 
 class Slip(LinesView):
@@ -179,10 +173,6 @@ class Slip(LinesView):
             self.styles.height = len(lines)
             self.display = bool(lines)
         super().show_lines(lines)
-
-
-def _at(lines: Sequence[Line], y: int) -> Line:
-    return lines[y] if y < len(lines) else BLANK
 
 
 class Sheet(LinesView):
@@ -202,6 +192,5 @@ class Sheet(LinesView):
         """Render lines for the room there is, already in the first frame of a new size."""
         if self.size != self._filled:
             self._filled = self.size
-            self._strips.clear()
             self._lines = self._fill()
         return super().render_lines(crop)
