@@ -106,15 +106,11 @@ class Paint:
         return Strip(segments, width)  # made once: a strip's caches cost more to make than its text
 
     def style(self, ink: Ink, ground: str = "") -> Style:
-        style = self._styles.get((ink, ground))
-        if style is None:
-            style = self._styles[ink, ground] = self._make_style(ink, ink.ground or ground or "background")
-        return style
-
-    def _make_style(self, ink: Ink, ground: str) -> Style:
-        """Make a style of colours and attributes. What the palette has no colours for stands out by attributes instead."""
-        palette = self.palette
-        color, bgcolor = str(getattr(palette, ink.color)), str(getattr(palette, ground))
+        """Return colours and attributes. What the palette has no colours for stands out by attributes instead."""
+        if (known := self._styles.get((ink, ground))) is not None:
+            return known
+        palette, own_ground = self.palette, ink.ground or ground or "background"
+        color, bgcolor = str(getattr(palette, ink.color)), str(getattr(palette, own_ground))
         bold, underline, reverse = ink.bold, ink.underline, False
         if ink.heat >= 0:
             step = min(ink.heat * len(palette.heat) // HEATS, len(palette.heat) - 1)
@@ -125,11 +121,13 @@ class Paint:
         elif palette.background == DEFAULT:
             if ink.color == "background":  # written on a colour: that on the background, the other way round
                 color, bgcolor, reverse = bgcolor, DEFAULT, True
-            elif ground == "panel" and palette.panel == DEFAULT:
+            elif own_ground == "panel" and palette.panel == DEFAULT:
                 color, reverse = DEFAULT, True
         if palette.accent == palette.text:
             bold, underline = bold or ink.color in _LOUD, underline or (ink.color == "success" and bool(ink.ground))
-        return _style(color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double)
+        style = _style(color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double)
+        self._styles[ink, ground] = style
+        return style
 
 
 _HOT, _WARM = HEATS // 5, HEATS // 2

@@ -132,15 +132,16 @@ class LinesView(Clickable, Settled):
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         before, self._lines = self._lines, lines
+        changed = [y for y, (line, old) in enumerate(zip_longest(lines, before, fillvalue=BLANK)) if line != old]
+        if not changed:
+            return
         width, height = self.size
-        changed: list[Region] = []
-        for y, (line, old) in enumerate(zip_longest(lines[:height], before[:height], fillvalue=BLANK)):
-            if line == old:
-                continue
-            first = changed.pop().y if changed and changed[-1].bottom == y else y
-            changed.append(Region(0, first, width, y + 1 - first))
-        if changed:
-            touch(self, *changed)
+        regions: list[Region] = []
+        for y in filter(range(height).__contains__, changed):
+            first = regions.pop().y if regions and regions[-1].bottom == y else y
+            regions.append(Region(0, first, width, y + 1 - first))
+        if regions:
+            touch(self, *regions)
 
     def line_at(self, number: int) -> Line:
         return self._lines[number] if number < len(self._lines) else BLANK

@@ -8,7 +8,6 @@ joiners, selectors) are never parted, wherever the tokens part them.
 from __future__ import annotations
 
 import re
-from copy import copy
 from functools import cache
 
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
@@ -159,7 +158,8 @@ class Wrapper:
 
     def copy(self) -> Wrapper:
         """Return a wrapper that goes on from here by itself."""
-        other = copy(self)
+        other = Wrapper.__new__(Wrapper)
+        vars(other).update(vars(self))
         other.closed, other.starts = list(self.closed), list(self.starts)
         other._line, other._word = list(self._line), list(self._word)
         return other
