@@ -22,7 +22,7 @@ _ANY = Color(0, 0, 0)
 
 
 class Row(Horizontal, Settled):
-    """Widgets side by side that cover it. It is hidden itself: Textual would draw all of it below them in every frame."""
+    """Widgets side by side that cover it. It is hidden itself: below a dialog, Textual would draw all of it in every frame."""
 
     DEFAULT_CSS = "Row, Row > Column { visibility: hidden; } Row > * { visibility: visible; }"
 
