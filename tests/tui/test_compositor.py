@@ -186,7 +186,7 @@ async def test_a_region_of_many_widgets_is_drawn_by_each_of_them() -> None:
         compositor = desk.app.screen._compositor
         assert isinstance(compositor, FrameCompositor)
         paper, whole = Paper(120, 40), Paper(120, 40)
-        compositor._dirty_regions = {Region(0, 0, 130, 50)}  # as of a screen that was larger
+        compositor._dirty_regions = {Region(0, 0, 130, 50), Region(0, 0, 120, 40)}  # one as of a screen that was larger
         with patch.object(Compositor, "_render_chops", side_effect=AssertionError):
             paper.take(compositor.render_partial_update())
         whole.take(Compositor.render_full_update(compositor))

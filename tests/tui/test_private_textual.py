@@ -38,7 +38,6 @@ USED = {
         _compositor.ChopsUpdate _compositor.Compositor _compositor.CompositorMap _compositor.CompositorUpdate
         _compositor.LayoutUpdate _compositor.ReflowResult _compositor.Compositor._dirty_regions
         _compositor.Compositor._full_map _compositor.Compositor._full_map_invalidated
-        _compositor.Compositor._regions_to_spans
         app.App._exit app.App._handle_exception app.App._start_widget
         screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update
         screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select screen.Screen._update_timer

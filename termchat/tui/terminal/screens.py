@@ -134,10 +134,8 @@ class FrameCompositor(Compositor):
 
     def _render_dirty(self) -> LinesUpdate:
         """Render each cell of the dirty regions by the widget in front."""
-        regions = [region.intersection(self.size.region) for region in self._dirty_regions]
-        dirty = [
-            one for one in regions if not any(one is not other and other.contains_region(one) for other in regions)
-        ]
+        regions = set(filter(None, map(self.size.region.intersection, self._dirty_regions)))
+        dirty = [one for one in regions if not any(one != other and other.contains_region(one) for other in regions)]
         self._dirty_regions.clear()
         lines: list[tuple[int, int, Strip]] = []
         for widget, (region, clip) in self.visible_widgets.items():
