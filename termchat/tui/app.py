@@ -48,9 +48,8 @@ from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
-from termchat.tui.terminal.input_stream import BackgroundIs
+from termchat.tui.terminal.input_stream import BackgroundIs, TypeAhead, burst_of
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
-from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO, textual_theme
 
@@ -172,11 +171,6 @@ class TermchatApp(LeavingApp):
     def chat(self) -> Chat:
         """The chat that is shown."""
         return self._chat_screen.chat
-
-    @property
-    def typing(self) -> bool:
-        """Whether a key is still on its way to a widget."""
-        return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
         return self.learning.own

@@ -26,7 +26,7 @@ from textual.screen import Screen
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.pages.token_bar import ribbon_line
-from termchat.tui.terminal.compositor import LineCompositor
+from termchat.tui.terminal.screens import FrameCompositor
 from termchat.tui.themes.theme_file import textual_theme
 from termchat.tui.transcript import MOVES, Move, TranscriptView
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
@@ -73,7 +73,7 @@ class Chat(Screen[None]):
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
-        self._compositor = LineCompositor()
+        self._compositor = FrameCompositor()
         self._conversation = conversation
         self.transcript = TranscriptView(THEMES["dark"])
         self.ribbon = LinesView()

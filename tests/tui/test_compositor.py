@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widgets import Label
 
 from termchat.chat.changes import Notice
-from termchat.tui.terminal.compositor import LineCompositor, LinesUpdate
+from termchat.tui.terminal.screens import FrameCompositor, LinesUpdate
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
 from tests.tui.sessions_dialog import FakeStore, library, summary
@@ -184,9 +184,9 @@ async def test_a_region_of_many_widgets_is_drawn_by_each_of_them() -> None:
     async with desktop((120, 40)) as desk:
         await desk.sent("Hello", *WORDS)
         compositor = desk.app.screen._compositor
-        assert isinstance(compositor, LineCompositor)
+        assert isinstance(compositor, FrameCompositor)
         paper, whole = Paper(120, 40), Paper(120, 40)
-        compositor._dirty_regions = {Region(0, 0, 130, 50)}  # as of a screen that was larger
+        compositor._dirty_regions = {Region(0, 0, 130, 50), Region(0, 0, 120, 40)}  # one as of a screen that was larger
         with patch.object(Compositor, "_render_chops", side_effect=AssertionError):
             paper.take(compositor.render_partial_update())
         whole.take(Compositor.render_full_update(compositor))

@@ -8,7 +8,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.records import Draft
 from termchat.tui.draw.ink import BLANK, Paint
 from termchat.tui.pages.token_bar import BLOCKS, ribbon_line
-from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
 from termchat.tui.transcript.cursor import Cursor
 from termchat.tui.transcript.document import Document

@@ -23,7 +23,7 @@ from termchat.tui.lists.engine_dialog import (
     EngineForm,
 )
 from termchat.tui.lists.models_dialog import ModelsDialog
-from termchat.tui.themes.depth import PLAIN
+from termchat.tui.themes.library import PLAIN
 from tests.models.gguf_files import U32, named
 from tests.tui.models_dialog import Shop, shop
 

@@ -28,7 +28,7 @@ from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text, strip_lines
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.bottom_bar import key_line
-from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from tests.chats import chat_on
 from tests.colors import contrast
 from tests.made_records import MODEL

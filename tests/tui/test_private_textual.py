@@ -25,12 +25,6 @@ TEXTUAL = Path(textual.__file__).parent
 
 USED = {
     "clipboard": "app.App._clipboard app.App._driver",
-    "compositor": """
-        _compositor.ChopsUpdate _compositor.Compositor _compositor.CompositorMap _compositor.CompositorUpdate
-        _compositor.LayoutUpdate _compositor.ReflowResult _compositor.Compositor._dirty_regions
-        _compositor.Compositor._full_map _compositor.Compositor._full_map_invalidated
-        screen.Screen._dirty_widgets widget.Widget._set_dirty widget.Widget._size_updated
-    """,
     "driver": """
         driver.Driver._app driver.Driver._auto_restart driver.Driver._debug
         drivers.linux_driver.LinuxDriver._file drivers.linux_driver.LinuxDriver._key_thread
@@ -41,11 +35,14 @@ USED = {
         _xterm_parser.BRACKETED_PASTE_END _xterm_parser.BRACKETED_PASTE_START _xterm_parser.XTermParser
     """,
     "screens": """
-        app.App._exit app.App._handle_exception
+        _compositor.ChopsUpdate _compositor.Compositor _compositor.CompositorMap _compositor.CompositorUpdate
+        _compositor.LayoutUpdate _compositor.ReflowResult _compositor.Compositor._dirty_regions
+        _compositor.Compositor._full_map _compositor.Compositor._full_map_invalidated
+        app.App._exit app.App._handle_exception app.App._start_widget
         screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update
         screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select screen.Screen._update_timer
+        widget.Widget._set_dirty widget.Widget._size_updated widget.Widget._vertical_scrollbar
     """,
-    "scrolling": "app.App._start_widget widget.Widget._size_updated widget.Widget._vertical_scrollbar",
 }
 """By module of `tui/terminal`, the private names that it uses; its package says what for."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ from textual.app import App
 from textual.message import Message
 
 from termchat.tui.terminal.driver import Terminal
-from termchat.tui.terminal.input_stream import ESC, Answers, InputStream, Pastes
+from termchat.tui.terminal.input_stream import ESC, BackgroundIs, InputStream
 
 START, END = "\x1b[200~", "\x1b[201~"
 LOG = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext\x1b]0;title\x07 \x1b[2J\r" for n in range(3000))
@@ -32,22 +33,22 @@ pieces = st.lists(
     ),
     max_size=6,
 ).map("".join)
-spoken = st.lists(
-    st.one_of(pieces.map(lambda text: (False, text)), pieces.map(lambda text: (True, text))), max_size=5
-).filter(lambda parts: not any(mark in text for _, text in parts for mark in (START, END)))
+typed_pieces = pieces.map(lambda text: re.sub("[\r\n]", "", text))
+"""Without lines, which would be a paste without marks."""
+spoken = (
+    st.lists(st.tuples(typed_pieces, pieces), max_size=3)
+    .map(lambda pairs: [(pasted, text) for pair in pairs for pasted, text in enumerate(pair) if text or pasted])
+    .filter(lambda parts: not any(mark in text for _, text in parts for mark in (START, END)))
+)
 
 
-def joined(parts: list[str | events.Paste]) -> list[tuple[bool, str]]:
-    """Pasted or typed, and the text; what was typed in one go is one text."""
-    whole: list[tuple[bool, str]] = []
-    for part in parts:
-        if isinstance(part, events.Paste):
-            whole.append((True, part.text))
-        elif whole and not whole[-1][0]:
-            whole[-1] = (False, whole[-1][1] + part)
-        else:
-            whole.append((False, part))
-    return whole
+def events_of(stream: InputStream, *texts: str) -> list[tuple[str, str]]:
+    """Keys and pastes of these texts, read one after the other, a moment apart, and of the silence behind them."""
+    came = [event for text in texts for event in stream.read(text, 0.01)] + [*stream.rest(1.0), *stream.rest(1.0)]
+    return [
+        ("paste", event.text) if isinstance(event, events.Paste) else ("key", getattr(event, "key", ""))
+        for event in came
+    ]
 
 
 @given(parts=spoken, cuts=st.lists(st.integers(0, 200), max_size=12))
@@ -56,11 +57,13 @@ def test_pastes_are_taken_out_of_what_is_typed_however_it_is_cut(
 ) -> None:
     text = "".join(f"{START}{part}{END}" if pasted else part for pasted, part in parts)
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    pastes = Pastes()
-    taken = [part for a, b in pairwise(edges) for part in pastes.take(text[a:b])]
-    taken += pastes.rest(0.5)
-    unix = [(pasted, _unix(part) if pasted else part) for pasted, part in parts]
-    assert joined(taken) == joined([events.Paste(part) if pasted else part for pasted, part in unix if part])
+    came = events_of(InputStream(), *(text[a:b] for a, b in pairwise(edges)))
+    apart = [
+        event
+        for pasted, part in parts
+        for event in ([("paste", _unix(part))] * bool(_unix(part)) if pasted else events_of(InputStream(), part))
+    ]
+    assert came == apart
 
 
 def _unix(text: str) -> str:
@@ -68,22 +71,22 @@ def _unix(text: str) -> str:
 
 
 def test_a_paste_whose_end_never_comes_is_delivered_after_a_second_and_keys_are_keys_again() -> None:
-    pastes = Pastes()
-    assert pastes.take(f"{START}one\r\x1b[20") == []
-    assert pastes.rest(0.9) == []
-    (paste,) = pastes.rest(1.0)
+    stream = InputStream()
+    assert list(stream.read(f"{START}one\r\x1b[20", 1.0)) == []
+    assert list(stream.rest(0.9)) == []
+    (paste,) = stream.rest(1.0)
     assert isinstance(paste, events.Paste)
     assert paste.text == "one\n\x1b[20"
-    assert pastes.take("x") == ["x"]
+    assert events_of(stream, "x") == [("key", "x")]
 
 
 def test_a_lone_escape_is_held_only_until_it_is_clear_that_nothing_follows() -> None:
-    pastes = Pastes()
-    assert pastes.take(ESC) == []
-    assert pastes.is_lone_escape
-    assert pastes.rest(0.01) == []
-    assert pastes.rest(0.02) == [ESC]
-    assert not pastes.is_lone_escape
+    stream = InputStream()
+    assert list(stream.read(ESC, 1.0)) == []
+    assert stream.patience == 0.02
+    assert list(stream.rest(0.01)) == []
+    assert [event.key for event in stream.rest(0.02)] == ["escape"]  # type: ignore[attr-defined]
+    assert stream.patience == 0.1
 
 
 def test_the_driver_posts_a_coloured_log_as_one_paste_between_the_keys_around_it() -> None:
@@ -105,7 +108,7 @@ def from_driver(data: bytes, count: int, then: bytes = b"", app: Any = None) -> 
     came: list[Message] = []
     terminal = object.__new__(Terminal)
     terminal.fileno, terminal._debug, terminal._app, terminal.exit_event = reading, False, app, threading.Event()
-    terminal._told, terminal._unread = True, getattr(app, "unread", set())
+    terminal._is_gone, terminal._unread = True, getattr(app, "unread", set())
     terminal.process_message = came.append  # type: ignore[method-assign]
     thread = threading.Thread(target=terminal.run_input_thread)
     thread.start()
@@ -135,21 +138,20 @@ def from_driver(data: bytes, count: int, then: bytes = b"", app: Any = None) -> 
     ],
 )
 def test_the_terminals_answer_is_taken_out_of_what_is_typed_however_it_is_cut(answer: str, dark: bool) -> None:
-    typed = f"ab{answer}cd"
-    for cut in range(len(typed) + 1):
-        answers = Answers()
-        assert answers.take(typed[:cut]).rstrip("\x1b") + answers.take(typed[cut:]) in ("abcd", "ab\x1bcd") or cut == 3
-        if cut != 3:
-            assert answers.dark is dark
+    text = f"ab{answer}cd"
+    for cut in range(len(text) + 1):
+        stream = InputStream()
+        came = [*stream.read(text[:cut], 1.0), *stream.read(text[cut:], 0.01), *stream.rest(1.0)]
+        assert [event.key for event in came if isinstance(event, events.Key)] == [*"abcd"], cut
+        assert [event.dark for event in came if isinstance(event, BackgroundIs)] == [dark], cut
 
 
 def test_what_only_begins_like_an_answer_is_typed_after_all() -> None:
-    answers = Answers()
-    assert answers.take("x\x1b]") == "x"
-    assert answers.rest(0.05) == ""
-    assert answers.rest(0.1) == "\x1b]"
-    assert answers.take("y") == "y"
-    assert answers.dark is None
+    stream = InputStream()
+    assert [event.key for event in stream.read("x\x1b]", 1.0)] == ["x"]  # type: ignore[attr-defined]
+    assert list(stream.rest(0.05)) == []
+    assert events_of(stream) == [("key", "escape"), ("key", "right_square_bracket")]
+    assert events_of(stream, "y") == [("key", "y")]
 
 
 # --- the key Esc, and what is pressed after it -------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def test_a_paste_and_an_answer_of_the_terminal_go_between_the_keys() -> None:
     stream = InputStream()
     came = list(stream.read(f"{ESC}{START}one{ESC}[A{END}{ESC}]11;rgb:0/0/0{ESC}\\{ESC}\x14", 1.0))
     assert [getattr(event, "key", type(event).__name__) for event in came] == [
-        "escape", "Paste", "escape", "ctrl+t", "BackgroundIs",
+        "escape", "Paste", "BackgroundIs", "escape", "ctrl+t",
     ]  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from termchat.config import file
 from termchat.conversation.heat import probability_heat
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
 from termchat.tui.lists.small_dialogs import ThemePicker
-from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
-from termchat.tui.themes.depth import PLAIN, Colorless
+from termchat.tui.terminal.capabilities import TABLE, Abilities, TerminalFilter, abilities_of, glyphs_for, redrawn
+from termchat.tui.themes.library import PLAIN
 from termchat.tui.themes.theme_file import load_themes
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import CALM
@@ -214,7 +214,7 @@ def test_with_colours_heat_changes_no_attributes(name: str) -> None:
 
 def test_colours_of_textuals_widgets_become_reverse_or_nothing() -> None:
     drawn = [Segment("a", Style.parse("bold red on blue")), Segment("b", Style.parse("red")), Segment("c", None)]
-    left = [segment.style for segment in Colorless().apply(drawn, Color(0, 0, 0))]
+    left = [segment.style for segment in TerminalFilter(Abilities("none")).apply(drawn, Color(0, 0, 0))]
     assert left == [Style(bold=True, reverse=True), Style(), None]
 
 

@@ -12,7 +12,7 @@ from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished
-from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.turn_source import Part, TurnSource
 from tests.tui.transcripts import (

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import cycle
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +25,8 @@ from termchat.tui.keys.tables import GROUPS
 from termchat.tui.lists.branch_tree import ReplyPicker
 from termchat.tui.lists.small_dialogs import FullDialog
 from termchat.tui.screen.actions import DIALOGS
-from termchat.tui.terminal.input_stream import InputStream
-from termchat.tui.terminal.typeahead import TypeAhead, burst_of
+from termchat.tui.terminal import input_stream
+from termchat.tui.terminal.input_stream import InputStream, TypeAhead, burst_of
 from tests.tui.made_lessons import answered, at_step, go_to, learner, strip
 from tests.tui.running_app import FRAME, PATIENCE, Desktop, command, desktop, talked
 from tests.tui.token_mode import looking
@@ -150,55 +149,61 @@ async def test_a_key_just_after_one_that_leaves_goes_where_it_would_go_later() -
 
 
 class Stuck:
-    """A widget that takes what it is given and does nothing with it, or an app whose time goes by when `later` is called."""
-
-    _parent = None  # it was taken away
-
-    def __init__(self) -> None:
-        self.later: list[Callable[[], Awaitable[None]]] = []
+    """A widget that takes what it is given and does nothing with it; it was taken away."""
 
     def call_later(self, *_: object) -> bool:
         return True
 
-    def set_timer(self, _delay: float, callback: Callable[[], Awaitable[None]]) -> SimpleNamespace:
-        self.later.append(callback)
-        return SimpleNamespace(stop=lambda: None)
+
+class Late:
+    """An app that only does what comes of itself, by the clock."""
+
+    def call_later(self, callback: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        self._doing = asyncio.ensure_future(callback(*arguments))
+        return True
 
 
-async def test_who_never_is_done_with_a_key_holds_up_nobody() -> None:
-    stuck, app, taken = Stuck(), Stuck(), []
+async def test_who_never_is_done_with_a_key_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_stream, "PATIENCE_S", 0.05)
+    stuck, taken = Stuck(), list[events.Event]()
+    third = asyncio.Event()
 
     async def take(event: events.Event) -> Any:
         taken.append(event)
+        if len(taken) == 3:
+            third.set()
         return stuck
 
-    typed = TypeAhead(app, take)  # type: ignore[arg-type]
-    await typed.begin()
+    typed = TypeAhead(Late(), take)  # type: ignore[arg-type]
     keys = [events.Key(key, key) for key in "abc"]
-    for key in keys:
+    await typed.add(keys[0])
+    assert taken == []
+    await typed.begin()
+    for key in keys[1:]:
         await typed.add(key)
     assert taken == keys[:1]
-    await app.later[0]()
-    await app.later[0]()  # too late: another key is on its way now
-    assert taken == keys[:2]
-    await app.later[1]()
+    await asyncio.wait_for(third.wait(), 60)
     assert taken == keys
 
 
-async def test_what_leads_nowhere_else_lets_the_next_follow_at_once() -> None:
-    stuck, app, taken = Stuck(), Stuck(), []
+async def test_what_leads_nowhere_else_lets_the_next_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_stream, "PATIENCE_S", 0.05)
+    stuck, taken = Stuck(), list[events.Event]()
+    last = asyncio.Event()
 
     async def take(event: events.Event) -> Any:
         taken.append(event)
+        if event.key == "d":
+            last.set()
         return stuck if event.key == "enter" else None
 
-    typed = TypeAhead(app, take)  # type: ignore[arg-type]
+    typed = TypeAhead(Late(), take)  # type: ignore[arg-type]
     await typed.begin()
     keys = [events.Key(key, key) for key in ("a", "b", "enter", "c", "d")]
     for key in keys:
         await typed.add(key)
     assert taken == keys[:3]
-    await app.later[0]()
+    await asyncio.wait_for(last.wait(), 60)
     assert taken == keys
 
 

@@ -1,4 +1,8 @@
-"""Work beside the screen, in threads that no widget owns and in the engine's process, and when the screen looks at it."""
+"""Work beside the screen, in threads that no widget owns and in the engine's process, and when the screen looks at it.
+
+The threads are daemons: those of Textual's `@work` are waited for at the end, so that a disk or a server that does not answer
+would keep the app from leaving.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from queue import PriorityQueue
+from typing import Any, Generic, TypeVar
 
 from textual.timer import Timer
 
@@ -28,9 +34,9 @@ class BackgroundTask(Generic[T]):
 
     def __init__(self, work: Callable[[], Iterable[T]], then: Callable[[], object] = lambda: None) -> None:
         self._work, self._then = work, then
-        self._made: deque[T] = deque()
-        self._stopped = threading.Event()
-        self._mistake: BaseException | None = None
+        self._results: deque[T] = deque()
+        self._is_stopped = False
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -41,38 +47,29 @@ class BackgroundTask(Generic[T]):
 
     def take(self) -> Iterator[T]:
         """Yield the results since the last call; raise the exception of `work`, if any."""
-        while self._made:
-            yield self._made.popleft()
-        if self._mistake is not None:
-            raise self._mistake
+        while self._results:
+            yield self._results.popleft()
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """End the work after the next result."""
-        self._stopped.set()
+        self._is_stopped = True
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
-            for one in self._work():
-                self._made.append(one)
-                if self._stopped.is_set():
+            for result in self._work():
+                self._results.append(result)
+                if self._is_stopped:
                     return
-        except BaseException as mistake:  # noqa: BLE001 (whoever takes gets it)
-            self._mistake = mistake
+        except BaseException as error:  # noqa: BLE001 (`take` raises it)
+            self._error = error
         finally:
             with suppress(RuntimeError):  # the app has ended meanwhile
                 self._then()
-
-
-_T = TypeVar("_T")
-
-
-class _Job(NamedTuple):
-    kind: str
-    work: Callable[[], Any]
-    hear: Callable[[Any], object]
 
 
 class TaskQueue:
@@ -87,23 +84,22 @@ class TaskQueue:
         self, deliver: Callable[[Callable[[], object]], object], failures: tuple[type[Exception], ...] = ()
     ) -> None:
         self._deliver, self._failures = deliver, failures
-        self._changes: deque[_Job] = deque()
-        self._questions: deque[_Job] = deque()
-        self._newest: dict[str, _Job] = {}
-        self._waiting = threading.Semaphore(0)
-        self._thread: threading.Thread | None = None
+        self._jobs: PriorityQueue[tuple[bool, int, str, Callable[[], Any], Callable[[Any], object]]] = PriorityQueue()
+        self._count = 0
+        self._newest: dict[str, int] = {}
+        """The number of the newest question of each kind, until it is answered."""
 
-    def change(self, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
+    def change(self, work: Callable[[], T], hear: Callable[[T | Exception], object]) -> None:
         """Do a job after all other changes and before every question; `hear` gets its result, in the event loop."""
-        self._put(self._changes, _Job("", work, hear))
+        self._put("", work, hear)
 
-    def ask(self, kind: str, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
+    def ask(self, kind: str, work: Callable[[], T], hear: Callable[[T | Exception], object]) -> None:
         """Ask a question; `hear` gets the answer in the event loop, unless a newer question of its kind comes before that.
 
         Questions are answered in order; those without anybody waiting for the answer are dropped.
         """
-        self._newest[kind] = job = _Job(kind, work, hear)
-        self._put(self._questions, job)
+        self._newest[kind] = self._count + 1
+        self._put(kind, work, hear)
 
     def waits(self, kind: str) -> bool:
         """Return whether a question of this kind has not been answered yet."""
@@ -114,37 +110,32 @@ class TaskQueue:
         for kind in kinds:
             self._newest.pop(kind, None)
 
-    def _put(self, jobs: deque[_Job], job: _Job) -> None:
-        jobs.append(job)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="termchat-chats", daemon=True)
-            self._thread.start()
-        self._waiting.release()
+    def _put(self, kind: str, work: Callable[[], Any], hear: Callable[[Any], object]) -> None:
+        self._count += 1
+        self._jobs.put((bool(kind), self._count, kind, work, hear))
+        if self._count == 1:
+            threading.Thread(target=self._run, name="termchat-chats", daemon=True).start()
 
     def _run(self) -> None:
-        while self._waiting.acquire():
-            job = (self._changes or self._questions).popleft()
-            if job.kind and self._newest.get(job.kind) is not job:
+        while True:
+            _, number, kind, work, hear = self._jobs.get()
+            if kind and self._newest.get(kind) != number:
                 continue
-            mistake: BaseException | None = None
-            answer: Any = None
+            answer = Future[Any]()
             try:
-                answer = job.work()
+                answer.set_result(work())
             except self._failures as failure:
-                answer = failure
-            except BaseException as other:  # noqa: BLE001 (raised again in the event loop)
-                mistake = other
+                answer.set_result(failure)
+            except BaseException as mistake:  # noqa: BLE001 (raised again in the event loop)
+                answer.set_exception(mistake)
             with suppress(RuntimeError):  # the app has ended meanwhile
-                self._deliver(partial(self._hear, job, answer, mistake))
+                self._deliver(partial(self._hear, number, kind, answer, hear))
 
-    def _hear(self, job: _Job, answer: Any, mistake: BaseException | None) -> None:
-        if mistake is not None:
-            raise mistake
-        if job.kind:
-            if self._newest.get(job.kind) is not job:
-                return
-            del self._newest[job.kind]
-        job.hear(answer)
+    def _hear(self, number: int, kind: str, answer: Future[Any], hear: Callable[[Any], object]) -> None:
+        result = answer.result()
+        if not kind or self._newest.get(kind) == number:
+            self._newest.pop(kind, None)
+            hear(result)
 
 
 class EnginePolling:
@@ -169,7 +160,7 @@ class EnginePolling:
             self._running = running
             (self._timer.resume if running else self._timer.pause)()
         if not running and descriptor >= 0:
-            self._loop.add_reader(descriptor, self._word)
+            self._loop.add_reader(descriptor, self._wake_once)
             self._watched = descriptor
 
     def nudge(self) -> None:
@@ -178,9 +169,9 @@ class EnginePolling:
             self._loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        """End the work after the next result."""
+        """End the timer."""
         self._timer.stop()
 
-    def _word(self) -> None:
+    def _wake_once(self) -> None:
         self.disarm()
         self._wake()

@@ -14,8 +14,7 @@ from textual.widgets import Label
 
 from termchat.text import sanitize
 from termchat.tui.keys import tables
-from termchat.tui.terminal.compositor import PlacingCompositor
-from termchat.tui.terminal.screens import ClosedOnce, use_compositor
+from termchat.tui.terminal.screens import ClosedOnce
 
 Result = TypeVar("Result")
 KeyHints = Sequence[tuple[str, str]]
@@ -64,10 +63,6 @@ class Dialog(ClosedOnce[Result | None]):
         if group is not None and "BINDINGS" not in cls.__dict__:
             cls.BINDINGS = [key.binding for key in group.table if key.action]
         super().__init_subclass__()
-
-    def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(name, id, classes)
-        use_compositor(self, PlacingCompositor())
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -59,7 +59,7 @@ class Line(NamedTuple):
         return "".join(text for text, _ in self.runs)
 
     def ink_at(self, cell: int) -> Ink | None:
-        """The ink on a cell, counted from 0 behind the margin; None where no run is."""
+        """Return the ink on a cell, counted from 0 behind the margin, None where no run is."""
         end = 0
         for text, ink in self.runs if cell >= 0 else ():
             end += cell_len(text)
@@ -72,7 +72,7 @@ BLANK = Line(())
 
 
 def doing(does: str, runs: Iterable[Run]) -> list[Run]:
-    """The runs, of which a click performs that action."""
+    """Have a click on the runs perform that action."""
     return [(text, _clicked(ink, does)) for text, ink in runs]
 
 
@@ -82,7 +82,7 @@ def _clicked(ink: Ink, does: str) -> Ink:
 
 
 def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:
-    """The lines, filled with that colour where they have none of their own."""
+    """Fill the lines with that colour where they have none of their own."""
     blank = Line((), ground)  # one for all: a message may be nothing but line breaks
     return [line if line.ground else line._replace(ground=ground) if line.runs else blank for line in lines]
 
@@ -93,7 +93,7 @@ class Paint:
         self._styles: dict[tuple[Ink, str], Style] = {}
 
     def strip(self, line: Line, width: int) -> Strip:
-        """With the margin, filled to `width` cells."""
+        """Paint a line with its margin, filled to `width` cells."""
         fill = self.style(Ink(), line.ground)
         segments = [Segment(" " * MARGIN, fill)]
         used = MARGIN
@@ -106,15 +106,11 @@ class Paint:
         return Strip(segments, width)  # made once: a strip's caches cost more to make than its text
 
     def style(self, ink: Ink, ground: str = "") -> Style:
-        style = self._styles.get((ink, ground))
-        if style is None:
-            style = self._styles[ink, ground] = _style(*self._look(ink, ink.ground or ground or "background"))
-        return style
-
-    def _look(self, ink: Ink, ground: str) -> _Look:
-        """Colour, ground and attributes. What the palette has no colours for stands out by attributes instead."""
-        palette = self.palette
-        color, bgcolor = str(getattr(palette, ink.color)), str(getattr(palette, ground))
+        """Return colours and attributes. What the palette has no colours for stands out by attributes instead."""
+        if (known := self._styles.get((ink, ground))) is not None:
+            return known
+        palette, own_ground = self.palette, ink.ground or ground or "background"
+        color, bgcolor = str(getattr(palette, ink.color)), str(getattr(palette, own_ground))
         bold, underline, reverse = ink.bold, ink.underline, False
         if ink.heat >= 0:
             step = min(ink.heat * len(palette.heat) // HEATS, len(palette.heat) - 1)
@@ -125,14 +121,14 @@ class Paint:
         elif palette.background == DEFAULT:
             if ink.color == "background":  # written on a colour: that on the background, the other way round
                 color, bgcolor, reverse = bgcolor, DEFAULT, True
-            elif ground == "panel" and palette.panel == DEFAULT:
+            elif own_ground == "panel" and palette.panel == DEFAULT:
                 color, reverse = DEFAULT, True
         if palette.accent == palette.text:
             bold, underline = bold or ink.color in _LOUD, underline or (ink.color == "success" and bool(ink.ground))
-        return color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double
+        style = _style(color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double)
+        self._styles[ink, ground] = style
+        return style
 
-
-_Look = tuple[str, str, bool, bool, bool, bool, bool, bool]
 
 _HOT, _WARM = HEATS // 5, HEATS // 2
 """Without colours, heats below these are bold and underlined, or underlined: under 4 % and 25 % by probability."""
@@ -144,7 +140,7 @@ _LOUD = frozenset({"accent", "user", "stamp", "warning", "error", "heading", "cu
 def _style(
     color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool, reverse: bool, double: bool
 ) -> Style:
-    """One object for each way to look: Textual writes the escape codes of the first of equal ones only."""
+    """Make one object for each way to look: Textual writes the escape codes of the first of equal ones only."""
     return Style(
         color=color.removeprefix("ansi_"),
         bgcolor=bgcolor.removeprefix("ansi_"),

@@ -16,9 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
@@ -27,7 +25,7 @@ from termchat.text import sanitize
 from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.lines_view import LinesView, Sheet
+from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TITLE, column, length
 from termchat.tui.themes.theme_file import Palette
 
@@ -70,11 +68,10 @@ def fill_columns(columns: Iterable[ListColumn], cells: Mapping[str, Run | list[R
     return runs
 
 
-class Picker(LinesView):
+class Picker(Sheet):
     """The rows of a dialog, rendered as far as they are in view, one of them chosen. The dialog has the keyboard."""
 
     DEFAULT_CSS = "Picker { height: 1fr; }"
-    GROUND = "surface"
 
     class Pointed(Message):
         """The mouse wants a move: "up" or "down" by the wheel, "pointed" to the row that was clicked; `twice` at once."""
@@ -84,11 +81,10 @@ class Picker(LinesView):
             self.how, self.twice = how, twice
 
     def __init__(self, dialog: ListDialog[Any, Any]) -> None:
-        super().__init__()
+        super().__init__(self._arrange)
         self._dialog = dialog
         self._top = self._clicked = 0
         self.chosen = 0
-        self._arranged = Size()
 
     @property
     def line(self) -> int:
@@ -104,15 +100,7 @@ class Picker(LinesView):
         """Show the rows of the dialog, with the chosen one in view; also before the dialog is open."""
         self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(self.count - 1, 0))
         if self.is_attached:
-            self.show_lines(self._arrange())
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the visible rows, already in the first frame of a new size."""
-        if self.size != self._arranged:
-            self._arranged = self.size
-            self._strips.clear()
-            self._lines = self._arrange()
-        return super().render_lines(crop)
+            super().show()
 
     def _arrange(self) -> list[Line]:
         count, rows = self.count, max(self.size.height, 1)
@@ -289,7 +277,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
 
     def show_row(self) -> None:
         """Draw all that may depend on the highlighted row."""
-        for sheet in self.query(Sheet):
+        for sheet in self.query(Sheet).exclude("Picker"):
             sheet.show()
         self.put(".title", self.title_line())
         self.put(".hint", self.hint())
@@ -389,7 +377,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.paint_with(self._palette)
 
     def paint_with(self, palette: Palette) -> None:
-        self.picker.paint_with(palette)
         for sheet in self.query(Sheet):
             sheet.paint_with(palette)
 

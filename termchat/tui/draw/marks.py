@@ -32,24 +32,23 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def bar(fraction: float, width: int, ink: Ink = ACCENT) -> list[Run]:
-    """A line of `width` cells, filled to a fraction from 0 to 1; whatever is above 0 shows."""
+    """Draw a bar of `width` cells, filled to a fraction from 0 to 1; whatever is above 0 shows."""
     full = min(max(round(fraction * width), int(fraction > 0)), width)
     return [("━" * full, ink), ("─" * (width - full), FAINT)]
 
 
 def sparkline(values: Sequence[float], width: int, top: float = 0.0) -> str:
-    """The last `width` values, with `top`, or the highest of them, at full height; what is not known (NaN) has none."""
+    """Draw the last `width` values, with `top`, or the highest of them, at full height; NaN has none."""
     shown = values[-width:] if width > 0 else ()
     top = top or max((value for value in shown if value == value), default=0) or 1
-    return "".join(_spark(value / top) for value in shown).rjust(width)
-
-
-def _spark(height: float) -> str:
-    return _SPARKS[min(int(height * len(_SPARKS)), len(_SPARKS) - 1)] if height == height else " "
+    heights = [value * len(_SPARKS) / top for value in shown]
+    return "".join(
+        _SPARKS[min(int(height), len(_SPARKS) - 1)] if height == height else " " for height in heights
+    ).rjust(width)
 
 
 def count(number: int) -> str:
-    """A count of tokens, short from ten thousand on: 9999, 12.4k, 131k, 10M."""
+    """Format a count of tokens, short from ten thousand on: 9999, 12.4k, 131k, 10M."""
     if number < 10_000:
         return str(number)
     if number < 10_000_000:
@@ -58,8 +57,8 @@ def count(number: int) -> str:
 
 
 def again(tolerance: float | None, *, short: bool = False) -> str:
-    """A word on numbers that were computed again: by how much a probability may differ from the one first drawn from, where
-    that was measured (0.0: not at all)."""
+    """Name numbers that were computed again, with how much a probability may differ from the one first drawn from, where that
+    was measured (0.0: not at all)."""
     if tolerance is None:
         return "recomputed"
     within = f"±{percent(tolerance)}" if tolerance else "±0"
@@ -68,19 +67,19 @@ def again(tolerance: float | None, *, short: bool = False) -> str:
 
 @lru_cache(maxsize=8192)
 def column(text: str, width: int, *, right: bool = False) -> str:
-    """Foreign text, too, in exactly `width` cells."""
+    """Fit text, also foreign, to exactly `width` cells."""
     shown = one_line(text, width, cell_len)
     gap = " " * (width - cell_len(shown))
     return gap + shown if right else shown + gap
 
 
 def length(runs: Iterable[Run]) -> int:
-    """In cells."""
+    """Measure runs in cells."""
     return sum(cell_len(text) for text, _ in runs)
 
 
 def fitting(runs: Iterable[Run], width: int) -> tuple[Run, ...]:
-    """The runs in at most `width` cells; the last of them is cut."""
+    """Cut runs to at most `width` cells."""
     kept: list[Run] = []
     room = width
     for text, ink in runs:
@@ -92,12 +91,12 @@ def fitting(runs: Iterable[Run], width: int) -> tuple[Run, ...]:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """ "" where it is not known."""
+    """Format a number; "" if it is unknown."""
     return "" if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
 def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, ...]:
-    """Left and right on one line; where there is no room for both, the left."""
+    """Put left and right on one line; only the left where there is no room for both."""
     gap = width - length(left) - length(right)
     if gap < 1:
         return tuple(left)
@@ -114,28 +113,28 @@ def beside(left: Sequence[Line], right: Sequence[Line], half: int) -> list[Line]
 
 
 def signed(number: float) -> str:
-    """A number of the dice; a dash where there is none."""
+    """Format a number of the dice; a dash if it is unknown."""
     return told(number, "+.2f")
 
 
 def at_most(number: float, unlisted: float) -> str:
-    """What stands before an entropy or a p(end) that is only a bound, as tokens of this mass are not listed."""
+    """Return the sign before an entropy or a p(end) that is a bound, as tokens of this mass are not listed."""
     return "≤" if unlisted and not math.isnan(number) else ""
 
 
 def p_end_of(share: float, unlisted: float) -> str:
-    """A p(end), which is an upper bound where tokens of the mass `unlisted` are not listed."""
+    """Format a p(end), which is an upper bound where tokens of the mass `unlisted` are not listed."""
     text = percent(share, 2)
     return text if text.startswith("<") else at_most(share, unlisted) + text
 
 
 def told(number: float, form: str) -> str:
-    """A number in this form; a dash where it is not known."""
+    """Format a number; a dash if it is unknown."""
     return UNKNOWN if math.isnan(number) else format(number, form)
 
 
 def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list[Line]:
-    """Items one after the other, on as many lines as they need; none is parted."""
+    """Put items one after the other, on as many lines as they need; none is parted."""
     lines: list[list[Run]] = [[]]
     for item in items:
         if lines[-1] and length([*lines[-1], (gap, TEXT), *item]) > width:
@@ -145,7 +144,7 @@ def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list
 
 
 def prose(text: str, width: int, ink: Ink = TEXT) -> list[Line]:
-    """Foreign text, too, on as many lines as it needs."""
+    """Wrap text, also foreign."""
     wrapper = Wrapper(width)
     wrapper.feed(text, ink)
     return wrapper.lines

@@ -17,8 +17,6 @@ from termchat.text import sanitize
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
-_PLAIN = re.compile(r" ?[!-~]+")
-"""What most tokens are: at most a space, and a word or a part of one."""
 _WORDS = re.compile(r"[ -~]+")
 """What most text is: every character takes a cell, and none but the space is a place to break."""
 _PIECE = re.compile(r"\t| +|[^\t ]+")
@@ -49,34 +47,23 @@ class Wrapper:
         self._word: list[Run] = []
         self._word_width = 0
         self._word_start = 0
-        self._word_at: list[int] | None = None
-        """For each character of the word where it stands in what was fed, once a sign of more than one stands for one."""
+        self._is_sign = False
+        """Whether the word is a sign for one character."""
         self._fed = 0
 
     def feed(self, text: str, ink: Ink) -> None:
-        """Adds foreign text; it is sanitised here."""
+        """Add foreign text; it is sanitised here."""
         parts = bool(self._word) and not self._word[-1][0].isascii()
-        if parts or not _PLAIN.fullmatch(text):
-            for index, line in enumerate(text.split("\n")):
-                if index:
-                    self._end_line(ink)
-                if (index or not parts) and _WORDS.fullmatch(line):
-                    self._feed_words(line, ink)
-                elif line:
-                    self._feed_any(line, ink)
-            return
-        if text[0] == " ":
-            self._end_word()
-            if self._used < self._width:
-                _add(self._line, " ", ink)
-                self._used += 1
-            self._fed += 1
-            text = text[1:]
-        self._extend_word(text, ink, parted=False)
-        self._fed += len(text)
+        for index, line in enumerate(text.split("\n")):
+            if index:
+                self._end_line(ink)
+            if (index or not parts) and _WORDS.fullmatch(line):
+                self._feed_words(line, ink)
+            elif line:
+                self._feed_any(line, ink)
 
     def _feed_words(self, text: str, ink: Ink) -> None:
-        """The same as `_feed_any`, a line of the screen at a time."""
+        """Do the same as `_feed_any`, a line of the screen at a time: ten times as fast."""
         begin, at, length = self._fed, 0, len(text)
         while at < length:
             if self._word or text.find(" ", at, at + self._width - self._indent + 1) < 0:  # goes on, or may be too long
@@ -133,13 +120,15 @@ class Wrapper:
                         self._extend_word(shown, ink, parted=parted)
                         self._fed += len(part)
                         continue
-                    for char in part:
-                        self._extend_word(sanitize(char), ink, parted=parted, sign=True)
+                    for char in part:  # one that is shown as a sign is a word
+                        shown = sanitize(char)
+                        is_sign = len(shown) > 1
+                        self._extend_word(shown, ink, parted=parted or is_sign, is_sign=is_sign)
                         self._fed += 1
                         parted = False
 
     def _feed_ideographs(self, text: str, ink: Ink, *, parted: bool) -> None:
-        """The same as `_feed_any`, a line of the screen at a time: a line may break between any two of these."""
+        """Do the same as `_feed_any`, a line of the screen at a time, fifteen times as fast: a line may break between any."""
         self._extend_word(text[0], ink, parted=parted)
         self._end_word()
         at, last = 1, len(text) - 1
@@ -169,24 +158,18 @@ class Wrapper:
         return [*self.starts, self._word_start] if self._word and not self._word_fits() else self.starts
 
     def copy(self) -> Wrapper:
-        """Goes on from here by itself."""
-        other = Wrapper(self._width, (), self._rest, self._ground)
+        """Return a wrapper that goes on from here by itself."""
+        other = Wrapper.__new__(Wrapper)
+        vars(other).update(vars(self))
         other.closed, other.starts = list(self.closed), list(self.starts)
-        other._line, other._used = list(self._line), self._used
-        other._word, other._word_width, other._word_start = list(self._word), self._word_width, self._word_start
-        other._word_at, other._fed = list(self._word_at) if self._word_at is not None else None, self._fed
+        other._line, other._word = list(self._line), list(self._word)
         return other
 
-    def _extend_word(self, piece: str, ink: Ink, *, parted: bool, sign: bool = False) -> None:
-        """Add to the word; a `sign` is one character of what is fed, however long it is."""
-        if parted:
+    def _extend_word(self, piece: str, ink: Ink, *, parted: bool, is_sign: bool = False) -> None:
+        if parted or self._is_sign:
             self._end_word()
         if not self._word:
-            self._word_start = self._fed
-        if sign and self._word_at is None:
-            self._word_at = list(range(self._word_start, self._fed))
-        if self._word_at is not None:
-            self._word_at += [self._fed] * len(piece) if sign else range(self._fed, self._fed + len(piece))
+            self._word_start, self._is_sign = self._fed, is_sign
         _add(self._word, piece, ink)
         self._word_width = (
             self._word_width + len(piece) if piece.isascii() else sum(cell_len(text) for text, _ in self._word)
@@ -196,24 +179,21 @@ class Wrapper:
             self._fold(room)
 
     def _fold(self, room: int) -> None:
-        """Puts a word that fits no line on lines of its own, but for its last part."""
+        """Put a word that fits no line on lines of its own, but for its last part."""
         if self._used > self._indent:
             self._break(self._word_start)
         word, self._word, used = self._word, [], 0
-        at, begun, done = self._word_at, 0, 0
-        first = self._word_start
+        first, done = self._word_start, 0
         for text, ink in word:
             for begin, end, size in split_graphemes(text)[0]:
                 if used + size > room:
                     _joined(self._line, self._word)
                     self._word = []
-                    start, begun = (at[done] if at is not None else first + done), done
-                    self._break(start)
-                    self._word_start, used = start, 0
+                    self._word_start, used = first + (0 if self._is_sign else done), 0
+                    self._break(self._word_start)
                 _add(self._word, text[begin:end], ink)
                 used += size
                 done += end - begin
-        self._word_at = at[begun:] if at is not None else None
         self._word_width = used
 
     def _end_word(self) -> None:
@@ -223,7 +203,7 @@ class Wrapper:
             self._break(self._word_start)
         _joined(self._line, self._word)
         self._used += self._word_width
-        self._word, self._word_width, self._word_at = [], 0, None
+        self._word, self._word_width = [], 0
 
     def _word_fits(self) -> bool:
         return self._used + self._word_width <= self._width or self._used <= self._indent
@@ -247,13 +227,13 @@ def wrap_runs(runs: Iterable[Run], width: int, first: tuple[Run, ...] = (), rest
 
 @cache
 def _ideograph() -> re.Pattern[str]:
-    """Compiled when the first character outside ASCII comes."""
+    """Compile when the first character outside ASCII comes."""
     easy = f"(?![{''.join(sorted(_STARTS_NO_LINE))}])[{_EASY}]"
     return re.compile(f"((?:{easy}){{3,}}|[{_IDEOGRAPHS}])")
 
 
 def _is_parted(word: list[Run], piece: str) -> bool:
-    """Whether a line may break between a word and the piece that follows it without a space."""
+    """Return whether a line may break between a word and the piece that follows it without a space."""
     if not word or (word[-1][0].isascii() and piece.isascii()):
         return False
     last, first = word[-1][0][-1], piece[0]
@@ -269,7 +249,7 @@ def _joined(line: list[Run], word: list[Run]) -> list[Run]:
 
 
 def _add(runs: list[Run], text: str, ink: Ink) -> None:
-    """Adds a run; what continues the last character keeps that character's ink."""
+    """Add a run; a continuation of the last character keeps that character's ink."""
     if runs:
         last, last_ink = runs[-1]
         if last_ink is ink:
@@ -284,7 +264,7 @@ def _add(runs: list[Run], text: str, ink: Ink) -> None:
 
 
 def _continuation(before: str, text: str) -> int:
-    """How many characters of `text` belong to the last character of `before`."""
+    """Count the characters of `text` that belong to the last character of `before`."""
     size = 1 if before[-1:] == _JOINER else 0
     while size < len(text) and not text[size].isascii() and not get_character_cell_size(text[size]):
         size += 2 if text[size] == _JOINER else 1

@@ -318,13 +318,10 @@ class ChatActions(ScreenContext):
     # --- copying: to the app's clipboard, the terminal's, and the system's ---------------------------------------------
 
     def copy_to_clipboard(self, text: str, what: str = "") -> None:
-        from termchat.tui.terminal.clipboard import Clipboard, keep  # not needed before the first frame
+        from termchat.tui.terminal.clipboard import Clipboard  # not needed before the first frame
 
-        write = keep(self.app, text)
-        if self._clipboard is None and write is not None:
-            self._clipboard = Clipboard(write, self.tell)
-        if self._clipboard is not None:
-            self._clipboard.copy(text, what)
+        self._clipboard = self._clipboard or Clipboard(self.app, self.tell)
+        self._clipboard.copy(text, what)
 
     def action_copy_reply(self) -> None:
         if replies := self._list_replies():

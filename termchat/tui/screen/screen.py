@@ -32,8 +32,7 @@ from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.notices import NoticeSlip, wrapped
 from termchat.tui.screen.walks_view import WalksView
-from termchat.tui.terminal.compositor import LineCompositor
-from termchat.tui.terminal.screens import draw_now, use_compositor
+from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
@@ -96,7 +95,6 @@ class ChatScreen(ChatActions):
         big: bool = False,
     ) -> None:
         super().__init__()
-        use_compositor(self, LineCompositor())
         self.chat, self.palette = chat, palette
         self.models, self.theme_chooser = models, theme_chooser
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))

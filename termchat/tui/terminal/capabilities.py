@@ -1,4 +1,4 @@
-"""What the terminal can show, as far as its environment tells."""
+"""What the terminal can show, as far as its environment tells: worth a readable screen without UTF-8, and without colours."""
 
 from __future__ import annotations
 
@@ -10,46 +10,35 @@ from typing import Literal, NamedTuple
 from rich.cells import split_graphemes
 from rich.console import Console
 from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
 from textual.constants import COLOR_SYSTEM
 from textual.filter import LineFilter
 
-from termchat.tui.themes.depth import Colorless, Depth
+from termchat.tui.themes.library import Depth
 
 Glyphs = Literal["unicode", "console", "ascii"]
 """Everything; everything but what draws, for the console of Linux, whose fonts have few such characters; nothing but ASCII."""
 
 _DRAWN = {
+    "".join(map(chr, range(0x2500, 0x2580))): (
+        "-=||-=||+=:|++++++++++++++++++++++++++++++++++++++++++++++++++++"
+        "++++++++++++--||=|+++++++++++++++++++++++++++++++/\\X-|-|-|-|-|-|"
+    ),
     "▁▂▃▄▅▆▇█": "_.:-=+*#",
     "▏▎▍▌▋▊▉▐▕▖▗▘▝": "|||||||||..''",
     "▀▔░▒▓■□▪▫": '"".:%#o*o',
     "…·•●○◦◌◆◇★☆⋅∙": "~.**ooo*o**..",
-    "━═┅┉": "====",
     "←→↑↓↔↕⇧⇥⏎↵↩↳": "<>^v-|^>$$$>",
     "▲▼◀▶◄►△▽▸▾▹▿‹›«»": "^v<><>^v>v>v<><>",
-    "⟦⟧❚┊∅×✗✘✓✔☐☑": "[]|:0xxxvvox",
+    "⟦⟧❚∅×✗✘✓✔☐☑": "[]|0xxxvvox",
     "‐‑‒–—―‘’‚‛“”„‟′″": "------''''\"\"\"\"'\"",
+    "".join(map(chr, range(0x2400, 0x2427))): "?" * 39,
     "±≈≠≤≥−µ°\N{NO-BREAK SPACE}\N{REPLACEMENT CHARACTER}": "~~!<>-uo ?",
 }
 
 
-def _table() -> dict[int, str]:
-    pairs = {ord(char): ascii for chars, asciis in _DRAWN.items() for char, ascii in zip(chars, asciis, strict=True)}
-    frames = {code: _frame(unicodedata.name(chr(code))) for code in range(0x2500, 0x2580) if code not in pairs}
-    pictures = dict.fromkeys(range(9216, 9255), "?")
-    return frames | pictures | pairs
-
-
-def _frame(name: str) -> str:
-    """For a line by what Unicode calls it: "BOX DRAWINGS LIGHT VERTICAL AND RIGHT" is a corner."""
-    if "DIAGONAL" in name:
-        return "X" if "CROSS" in name else "\\" if "UPPER LEFT TO" in name else "/"
-    across = any(word in name for word in ("HORIZONTAL", "LEFT", "RIGHT"))
-    upright = any(word in name for word in ("VERTICAL", "UP", "DOWN"))
-    return "+" if across and upright else "|" if upright else "-"
-
-
-TABLE = _table()
+TABLE = {ord(char): ascii for chars, asciis in _DRAWN.items() for char, ascii in zip(chars, asciis, strict=True)}
 """What draws, by code point: each one cell, and so is what stands for it."""
 
 _COERCED = frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
@@ -57,7 +46,7 @@ _COERCED = frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def glyphs_for(environ: Mapping[str, str], asked: str = "auto") -> Glyphs:
-    """What a terminal can show: as asked, "unicode" or "ascii", else by what LC_ALL, LC_CTYPE, LANG and TERM say."""
+    """Return what a terminal can show: as asked, "unicode" or "ascii", else by LC_ALL, LC_CTYPE, LANG and TERM."""
     if asked != "auto":
         return "ascii" if asked == "ascii" else "unicode"
     language, kind = environ.get("LANG", ""), environ.get("LC_CTYPE", "")
@@ -69,25 +58,15 @@ def glyphs_for(environ: Mapping[str, str], asked: str = "auto") -> Glyphs:
     return "console" if environ.get("TERM") == "linux" else "unicode"
 
 
-class Redrawn(LineFilter):
-    """Replaces what a terminal cannot show."""
-
-    def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
-        self._strict = glyphs == "ascii"
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [
-            segment
-            if segment.text.isascii()
-            else Segment(redrawn(segment.text, strict=self._strict), segment.style, segment.control)
-            for segment in segments
-        ]
+@lru_cache(1024)
+def _without_color(style: Style) -> Style:
+    grounded = style.bgcolor is not None and not style.bgcolor.is_default
+    return style.without_color + Style(reverse=True) if grounded and not style.reverse else style.without_color
 
 
 @lru_cache(4096)
 def redrawn(text: str, *, strict: bool) -> str:
-    """The text as such a terminal shows it, cell for cell; `strict`: in ASCII only."""
+    """Return the text as such a terminal shows it, cell for cell; `strict`: in ASCII only."""
     drawn = text.translate(TABLE)
     if not strict or drawn.isascii():
         return drawn
@@ -96,7 +75,7 @@ def redrawn(text: str, *, strict: bool) -> str:
 
 
 def _folded(grapheme: str, width: int) -> str:
-    """A character without its accents if that fits, else question marks."""
+    """Return a character without its accents if that fits, else question marks."""
     if grapheme.isascii():
         return grapheme
     plain = unicodedata.normalize("NFKD", grapheme).encode("ascii", "ignore").decode()
@@ -114,15 +93,35 @@ class Abilities(NamedTuple):
 
     @property
     def filters(self) -> list[LineFilter]:
-        wanted = ((Colorless(), self.depth == "none"), (Redrawn(self.glyphs), self.glyphs != "unicode"))
-        return [line_filter for line_filter, needed in wanted if needed]
+        return [TerminalFilter(self)] if self.depth == "none" or self.glyphs != "unicode" else []
+
+
+class TerminalFilter(LineFilter):
+    """Replaces the characters that a terminal cannot show, and removes the colours that Textual's own widgets draw.
+
+    A background of its own becomes reverse.
+    """
+
+    def __init__(self, abilities: Abilities) -> None:
+        super().__init__()
+        self._is_colorless, self._glyphs = abilities.depth == "none", abilities.glyphs
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            Segment(
+                text if text.isascii() or self._glyphs == "unicode" else redrawn(text, strict=self._glyphs == "ascii"),
+                _without_color(style) if style is not None and self._is_colorless else style,
+                control,
+            )
+            for text, style, control in segments
+        ]
 
 
 EVERYTHING = Abilities()
 
 
 def abilities_of(environ: Mapping[str, str], glyphs: str = "auto") -> Abilities:
-    """By NO_COLOR (no-color.org: anything but nothing), TERM, COLORTERM and the locale; what is unknown has all colours.
+    """Read NO_COLOR (no-color.org: anything but nothing), TERM, COLORTERM and the locale; an unknown terminal has all colours.
 
     `glyphs` is the setting of that name.
     """

@@ -1,6 +1,7 @@
 """Text to the clipboard: through the terminal (OSC 52), which works over SSH too, and with the system's tool where one is.
 
-A terminal says nothing of whether it took the text, and long ones it may drop or cut; a tool says it with its exit code.
+A terminal says nothing of whether it took the text, and long ones it may drop or cut; a tool says it with its exit code. That
+is worth texts longer than a terminal takes, and a true answer to whether they were copied.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import base64
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from textual.app import App
@@ -46,63 +47,55 @@ TOOLS = (
 """In the order in which they are asked."""
 
 
-def usable(environ: Mapping[str, str] = os.environ) -> list[Tool]:
-    """The tools that are here and can work."""
-    return [
-        tool
-        for tool in TOOLS
-        if (not tool.needs or any(environ.get(name) for name in tool.needs)) and shutil.which(tool.command[0])
-    ]
-
-
-def keep(app: App[Any], text: str) -> Callable[[str], None] | None:
-    """Makes a text the app's own clipboard, from which its fields paste; returns what writes to the terminal, if any."""
-    app._clipboard, driver = text, app._driver
-    return driver.write if driver is not None else None
-
-
 class Clipboard:
-    """Copies one text after the other; what became of it is told.
+    """Copies one text after the other, and tells what became of it.
 
     Args:
-        write: writes to the terminal.
+        app: its own clipboard, from which its fields paste, has the text, too.
         tell: shows a notice.
     """
 
-    def __init__(self, write: Callable[[str], None], tell: Callable[[Notice], None]) -> None:
-        self._write, self._tell = write, tell
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, app: App[Any], tell: Callable[[Notice], None]) -> None:
+        self._app, self._tell, self._turn = app, tell, asyncio.Lock()
 
     def copy(self, text: str, what: str = "") -> None:
-        """Copies a text; the event loop does not wait for the tools."""
+        """Copy a text; the event loop does not wait for the tools."""
+        app = self._app
+        app._clipboard, driver = text, app._driver
+        if driver is None:
+            return
         data = text.encode("utf-8", "replace")
-        sent = len(data) <= MOST
-        if sent:
-            self._write(f"\x1b]52;c;{base64.b64encode(data).decode()}\a")
-        before = self._task
-        self._task = asyncio.create_task(self._copy(text, f"copied {what or 'the text'}: {_long(text)}", sent, before))
+        if len(data) <= MOST:
+            driver.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\a")
+        app.run_worker(self._give_to_tools(text, len(data), what or "the text"))
 
-    async def _copy(self, text: str, copied: str, sent: bool, before: asyncio.Task[None] | None) -> None:
-        if before is not None:  # a text that is copied later is there later
-            await asyncio.wait((before,))
-        took = ""
-        for tool in usable():
-            if await _give(tool, text):
-                took = tool.command[0]
-                break
-        through = "sent through the terminal (OSC 52); some terminals block this"
-        if took:
-            self._tell(Notice(copied, f"by {took}" + (" and through the terminal" if sent else "")))
+    async def _give_to_tools(self, text: str, length: int, what: str) -> None:
+        sent = length <= MOST
+        async with self._turn:  # a text that is copied later is there later
+            tool = ""
+            for one in TOOLS:
+                if await _give(one, text):
+                    tool = one.command[0]
+                    break
+        count, lines = len(text), text.count("\n") + 1
+        copied = f"copied {what}: {count:,} character{'s' * (count != 1)}" + (
+            f" in {lines:,} lines" if lines > 1 else ""
+        )
+        if tool:
+            self._tell(Notice(copied, f"by {tool}" + (" and through the terminal" if sent else "")))
         elif sent:
-            self._tell(Notice(copied, through))
+            self._tell(Notice(copied, "sent through the terminal (OSC 52); some terminals block this"))
         else:
-            much = size(len(text.encode("utf-8", "replace")))
             hint = f"install wl-copy, xclip or xsel to remove the limit, or save a transcript with {name_of('save')}"
-            message = f"not copied: {much} exceeds the terminal's OSC 52 limit ({size(MOST)})"
+            message = f"not copied: {size(length)} exceeds the terminal's OSC 52 limit ({size(MOST)})"
             self._tell(Notice(message, hint, "warning"))
 
 
 async def _give(tool: Tool, text: str) -> bool:
+    """Return whether a tool is here, can work and took the text."""
+    is_usable = not tool.needs or any(map(os.environ.get, tool.needs))
+    if not is_usable or shutil.which(tool.command[0]) is None:
+        return False
     try:
         process = await asyncio.create_subprocess_exec(
             *tool.command,
@@ -121,8 +114,3 @@ async def _give(tool: Tool, text: str) -> bool:
     except OSError:
         return False
     return process.returncode == 0
-
-
-def _long(text: str) -> str:
-    count, lines = len(text), text.count("\n") + 1
-    return f"{count:,} character{'s' * (count != 1)}" + (f" in {lines:,} lines" if lines > 1 else "")

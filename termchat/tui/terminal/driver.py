@@ -1,10 +1,14 @@
-"""The terminal, where Textual's own driver is not enough: it may vanish, change hands, and say which background it has."""
+"""The terminal, where Textual's own driver is not enough: it may vanish, change hands, and say which background it has.
+
+That is worth Ctrl+Z with a script around the program, no process that stays behind in a closed window, a program that can be
+quit in a flood of keys, and the theme that suits the background.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import selectors
+import select
 import signal
 import sys
 from codecs import getincrementaldecoder
@@ -34,15 +38,13 @@ class Terminal(LinuxDriver):
     """Says when the terminal has gone, survives writing to one that has, and asks for the background without waiting."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._given_back, self._continued, self._over = True, False, False
+        self._given_back, self._continued, self._over, self._is_gone = True, False, False, False
         self._event_loop = asyncio.get_running_loop()
         super().__init__(*args, **kwargs)
         self._unread: set[int] = getattr(self._app, "unread", set())
-        if not _is_terminal(self._file) and _is_terminal(sys.__stdout__):  # 2>/dev/null, or 2>&-
-            self._file = cast(Any, sys.__stdout__)
-        if self._file is not None:
-            self._file = cast(Any, _Outlet(self._file, self._gone))
-        self._told = False
+        terminals = (file for file in (self._file, sys.__stdout__) if file is not None and file.isatty())
+        if (file := next(terminals, self._file)) is not None:  # standard output: 2>/dev/null, or 2>&-
+            self._file = cast(Any, _Outlet(file, self._gone))
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -87,7 +89,7 @@ class Terminal(LinuxDriver):
         self._take_over()
 
     def _stop_job(self) -> None:
-        """Stops the whole job, as the terminal itself would: with a script around it, that must stop too for the shell to come
+        """Stop the whole job, as the terminal itself would: with a script around it, that must stop too for the shell to come
         back. The system lets nobody stop whom no shell could continue; then it simply goes on.
         """
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
@@ -95,7 +97,7 @@ class Terminal(LinuxDriver):
         signal.signal(signal.SIGTSTP, self._sigtstp_application)
 
     def _take_over(self) -> None:
-        """Takes the terminal over again, also from whoever had it while the process was stopped from outside; not from the
+        """Take the terminal over again, also from whoever had it while the process was stopped from outside; not from the
         program that it was given to, nor when the app has ended. One that is continued meanwhile does so again."""
         while self._continued and self._auto_restart and not self._over:
             self._continued = False
@@ -108,38 +110,36 @@ class Terminal(LinuxDriver):
         stream = self._new_stream()
         decode = getincrementaldecoder("utf-8")("replace").decode
         heard, flooded, quits = monotonic(), False, False
-        with selectors.SelectSelector() as selector:
-            selector.register(self.fileno, selectors.EVENT_READ)
-            while not self.exit_event.is_set():
-                if selector.select(stream.patience):
-                    try:
-                        data = os.read(self.fileno, 4096)
-                    except OSError:
-                        data = b""
-                    if not data:
-                        self._gone()
-                        return
-                    silence, heard = monotonic() - heard, monotonic()
-                    flooded = (flooded and silence < BROKEN_S) or len(self._unread) >= _AHEAD
-                    quits = flooded and (quits or self._heed_quit(data))
-                    if flooded:
-                        continue
-                    found = stream.read(decode(data), silence)
-                else:
-                    found = stream.rest(monotonic() - heard)
-                for event in found:
-                    if len(self._unread) >= _AHEAD or self.exit_event.is_set():
-                        flooded, stream = True, self._new_stream()
-                        break
-                    if isinstance(event, events.Event) and not isinstance(event, events.Resize):
-                        self._unread.add(id(event))
-                    self.process_message(event)
+        while not self.exit_event.is_set():
+            if select.select([self.fileno], [], [], stream.patience)[0]:
+                try:
+                    data = os.read(self.fileno, 4096)
+                except OSError:
+                    data = b""
+                if not data:
+                    self._gone()
+                    return
+                silence, heard = monotonic() - heard, monotonic()
+                flooded = (flooded and silence < BROKEN_S) or len(self._unread) >= _AHEAD
+                quits = flooded and (quits or self._heed_quit(data))
+                if flooded:
+                    continue
+                messages = stream.read(decode(data), silence)
+            else:
+                messages = stream.rest(monotonic() - heard)
+            for event in messages:
+                if len(self._unread) >= _AHEAD or self.exit_event.is_set():
+                    flooded, stream = True, self._new_stream()
+                    break
+                if isinstance(event, events.Event) and not isinstance(event, events.Resize):
+                    self._unread.add(id(event))
+                self.process_message(event)
 
     def _new_stream(self) -> InputStream:
         return InputStream(getattr(self._app, "alt_keys", ()), debug=self._debug)
 
     def _heed_quit(self, data: bytes) -> bool:
-        """Posts the key that quits if this part of a flood has it, and drops the rest; whether it was there."""
+        """Post the key that quits if this part of a flood has it, and drop the rest; return whether it had it."""
         for key in getattr(self._app, "quit_keys", ()):
             letter = key.removeprefix("ctrl+")
             if len(letter) == 1 < len(key) and (
@@ -150,13 +150,9 @@ class Terminal(LinuxDriver):
         return False
 
     def _gone(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._is_gone:
+            self._is_gone = True
             self.process_message(TerminalGone())
-
-
-def _is_terminal(file: TextIO | None) -> bool:
-    return file is not None and file.isatty()
 
 
 class _Outlet:

@@ -108,15 +108,16 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and text != AUTO
 
 
-def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Palette], list[ThemeError]]:
+def load_themes(folders: Iterable[Path] | None = None, file: str = "*") -> tuple[dict[str, Palette], list[ThemeError]]:
     """Return the themes of the folders by name, and the problems of the files that could not be loaded.
 
-    Without folders, the ones that come with termchat. A later folder's theme replaces an earlier one of the same name.
+    Without folders, the ones that come with termchat. A later folder's theme replaces an earlier one of the same name. `file`
+    is the name of the files to read, without its ending.
     """
     themes: dict[str, Palette] = {}
     problems: list[ThemeError] = []
     for folder in [paths.shipped_folder("themes")] if folders is None else folders:
-        for path in sorted(folder.glob("*.toml")):
+        for path in sorted(folder.glob(f"{file}.toml")):
             try:
                 palette = load_theme(path)
             except ThemeError as error:
@@ -126,65 +127,56 @@ def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Palett
     return themes, problems
 
 
-class _Source:
-    """The text of a theme file, with its lines for messages."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            data = regular_files.read(path, MOST)
-            text = data.decode("utf-8")
-            self._lines = text.split("\n")
-            self.table = parsed(text)
-        except UnicodeDecodeError as error:
-            raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
-        except OSError as error:
-            raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
-        except ValueError as error:
-            at = _LINE.search(str(error))
-            line = int(at[1]) if at and at[1] else len(self._lines)
-            raise ThemeError(path, line, _LINE.sub("", str(error))) from error
-
-    def refuse(self, key: str, problem: str) -> ThemeError:
-        """Return an error with the line of the key or [table], if the file has it."""
-        keys = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
-        wanted = key.rstrip("]")
-        return ThemeError(self.path, next((n for n, text in enumerate(keys, 1) if text == wanted), None), problem)
-
-
 def load_theme(path: Path) -> Palette:
     """Read a theme file.
 
     Raises:
         ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
     """
-    source = _Source(path)
-    name, dark, colors = (source.table.get(key) for key in ("name", "dark", "colors"))
+    data, text = b"", ""
+    try:
+        data = regular_files.read(path, MOST)
+        text = data.decode("utf-8")
+        table = parsed(text)
+    except UnicodeDecodeError as error:
+        raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
+    except OSError as error:
+        raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
+    except ValueError as error:
+        at = _LINE.search(str(error))
+        line = int(at[1]) if at and at[1] else text.count("\n") + 1
+        raise ThemeError(path, line, _LINE.sub("", str(error))) from error
+
+    def refuse(key: str, problem: str) -> ThemeError:
+        """Return an error with the line of the key or [table], if the file has it."""
+        keys = [re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in text.split("\n")]
+        key = key.rstrip("]")
+        return ThemeError(path, keys.index(key) + 1 if key in keys else None, problem)
+
+    name, dark, colors = (table.get(key) for key in ("name", "dark", "colors"))
     if not isinstance(name, str) or not is_name(name):
-        raise source.refuse("name", f"name may use letters, digits, - and _, not {AUTO!r}")
+        raise refuse("name", f"name may use letters, digits, - and _, not {AUTO!r}")
     if not isinstance(dark, bool):
-        raise source.refuse("dark", "dark must be true or false")
+        raise refuse("dark", "dark must be true or false")
     if not isinstance(colors, dict):
-        raise source.refuse("[colors]", "the table [colors] is missing")
+        raise refuse("[colors]", "the table [colors] is missing")
     known = (*COLORS, "heat", "heat_text")
-    for key in [*(source.table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
-        raise source.refuse(key, f"{key!r} is not a colour of a theme; known colours: {', '.join(known)}")
+    for key in [*(table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
+        raise refuse(key, f"{key!r} is not a colour of a theme; known colours: {', '.join(known)}")
     for key in (*COLORS, "heat"):
         if key not in colors:
-            raise source.refuse("[colors]", f"the colour {key!r} is missing")
+            raise refuse("[colors]", f"the colour {key!r} is missing")
     for key in COLORS:
         if not _is_color(colors[key]):
-            raise source.refuse(key, f"{key} must be a colour like #82b1ff or ansi_bright_blue, not {colors[key]!r}")
+            raise refuse(key, f"{key} must be a colour like #82b1ff or ansi_bright_blue, not {colors[key]!r}")
     heat = colors["heat"]
     if not _is_scale(heat) or len(heat) < 2:
-        raise source.refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
-    written = colors.get("heat_text", [colors["text"]] * len(heat))
-    if not _is_scale(written) or len(written) != len(heat):
-        raise source.refuse(
-            "heat_text", f"heat_text must be a list of {len(heat)} colours, one for each colour of heat"
-        )
+        raise refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
+    heat_text = colors.get("heat_text", [colors["text"]] * len(heat))
+    if not _is_scale(heat_text) or len(heat_text) != len(heat):
+        raise refuse("heat_text", f"heat_text must be a list of {len(heat)} colours, one for each colour of heat")
     own = {key: colors[key] for key in COLORS}
-    return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(written), **own)
+    return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(heat_text), **own)
 
 
 def _is_color(value: object) -> bool:
@@ -209,8 +201,6 @@ def textual_theme(palette: Palette) -> Theme:
         "scrollbar-background-hover": palette.background,
         "scrollbar-background-active": palette.background,
         "scrollbar-corner-color": palette.background,
-        "footer-key-foreground": palette.accent,
-        "footer-description-foreground": palette.muted,
         "input-cursor-background": palette.text,
         "input-cursor-foreground": palette.background,
         "screen-selection-background": palette.accent,  # Textual's own is see-through: a line of ours would be unreadable

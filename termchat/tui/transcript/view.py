@@ -20,11 +20,9 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.tui.draw.clicking import Clickable
 from termchat.tui.draw.ink import MARGIN, Ink, Line, Paint
-from termchat.tui.terminal.compositor import touch
-from termchat.tui.terminal.screens import frame_is_due
-from termchat.tui.terminal.scrolling import QuickScrollView
+from termchat.tui.draw.lines_view import Clickable
+from termchat.tui.terminal.screens import QuickScrollView, frame_is_due, touch
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.cursor import Cursor, Move
