@@ -53,7 +53,7 @@ class Grouped(click.Option):
         self.group = group
 
 
-class Page(click.Command):
+class ManualPage(click.Command):
     """A command whose help is a page of the manual: options in groups, then the sections of its docstring."""
 
     def __init__(self, name: str | None = None, *, help: str | None = None, **kwargs: Any) -> None:
@@ -107,10 +107,10 @@ def _parse_pairs(section: str) -> Iterator[tuple[str, str]]:
                 yield from _SHARED[key]
 
 
-class PageGroup(Page, click.Group):
+class PageGroup(ManualPage, click.Group):
     """A group of commands whose help is a page of the manual: the commands first, then the options."""
 
-    command_class = Page
+    command_class = ManualPage
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,10 +125,10 @@ class PageGroup(Page, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
-        Page.format_options(self, ctx, formatter)
+        ManualPage.format_options(self, ctx, formatter)
 
 
-@click.command("help", cls=Page, short_help="Print the manual page of a command.")
+@click.command("help", cls=ManualPage, short_help="Print the manual page of a command.")
 @click.argument("names", metavar="[COMMAND]...", nargs=-1)
 @click.pass_context
 def help_(ctx: click.Context, /, *, names: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.flags import flags, read_settings
-from termchat.cli.help import Page, PageGroup
+from termchat.cli.help import ManualPage, PageGroup
 from termchat.cli.output import complain, print_json, table, width
 from termchat.cli.terminal_check import check_terminal
 from termchat.text import one_line, sanitize
@@ -50,7 +50,7 @@ class _BeginContext(click.Context):
         return self.parent.command_path if self.parent is not None else super().command_path
 
 
-class _Begin(Page):
+class _Begin(ManualPage):
     context_class = _BeginContext
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

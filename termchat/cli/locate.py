@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from termchat.cli.completers import completer_of
-from termchat.cli.help import Page
+from termchat.cli.help import ManualPage
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.text import guess_of, home, size
 
@@ -29,7 +29,7 @@ class Located(NamedTuple):
     size: int | None
 
 
-@click.command("locate", cls=Page, short_help="Show where termchat keeps its files.")
+@click.command("locate", cls=ManualPage, short_help="Show where termchat keeps its files.")
 @click.argument(
     "name", required=False, shell_complete=completer_of(lambda: ((name, what) for name, _, what in places()))
 )

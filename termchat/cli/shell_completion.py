@@ -14,10 +14,10 @@ from click.shell_completion import (
 )
 
 from termchat.cli.completers import VARIABLE
-from termchat.cli.help import Page
+from termchat.cli.help import ManualPage
 
 
-@click.command("completion", cls=Page, short_help="Print a shell completion script.")
+@click.command("completion", cls=ManualPage, short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, /, *, shell: str) -> None:

@@ -12,7 +12,7 @@ import click
 from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
 from termchat.cli.flags import flags, read_settings
-from termchat.cli.help import Page
+from termchat.cli.help import ManualPage
 from termchat.cli.walk_flags import plan_of, walk_flags
 from termchat.config.origins import FLAG
 from termchat.decoding.conditions import ConditionError, IgnoreEnd, Rule, parse
@@ -28,7 +28,7 @@ _MEASURED = (
 """Options that a command has no flag for: the screen's alone, those a replay takes from the record, those `tune` finds."""
 
 
-@click.command("run", cls=Page, short_help="Answer one prompt and exit.")
+@click.command("run", cls=ManualPage, short_help="Answer one prompt and exit.")
 @click.argument("prompt", required=False)
 @click.option(
     "--messages",
@@ -180,7 +180,7 @@ def _parse_rule(text: str) -> Rule:
     return rule
 
 
-@click.command("replay", cls=Page, short_help="Regenerate saved replies and compare every field.")
+@click.command("replay", cls=ManualPage, short_help="Regenerate saved replies and compare every field.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
 @click.option(
@@ -237,7 +237,7 @@ def replay(*, file: Path, as_json: bool, walk: int | None, anywhere: bool, **giv
 _TRANSCRIPT = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-@click.command("compare", cls=Page, short_help="Say why two replies differ.")
+@click.command("compare", cls=ManualPage, short_help="Say why two replies differ.")
 @click.argument("left", type=_TRANSCRIPT, metavar="FILE")
 @click.argument("right", type=_TRANSCRIPT, required=False, metavar="[OTHER]")
 @click.option(
@@ -271,7 +271,7 @@ def compare(*, left: Path, right: Path | None, node: int | None, other_node: int
     sys.exit(compare_files(files, nodes, click.echo, lambda line: click.echo(line, err=True), as_json=as_json))
 
 
-@click.command("tokens", cls=Page, short_help="Print the tokens of a text.")
+@click.command("tokens", cls=ManualPage, short_help="Print the tokens of a text.")
 @click.argument("text", required=False)
 @click.option("--ids", is_flag=True, help="print the ids, one per line")
 @click.option(
@@ -306,7 +306,7 @@ def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **g
     sys.exit(tokenize(chosen, engine, said, ids=ids, as_json=as_json))
 
 
-@click.command("tune", cls=Page, short_help="Find the fastest settings for a model.")
+@click.command("tune", cls=ManualPage, short_help="Find the fastest settings for a model.")
 @click.argument("model", required=False, shell_complete=completers.models)
 @click.option(
     "--seconds",
@@ -340,7 +340,7 @@ def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **giv
     sys.exit(tuning.tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))
 
 
-@click.command("doctor", cls=Page, short_help="Diagnose problems and suggest fixes.")
+@click.command("doctor", cls=ManualPage, short_help="Diagnose problems and suggest fixes.")
 @click.option("--json", "as_json", is_flag=True, help="print the report as one JSON object")
 @flags(knobs=False)
 def doctor(*, as_json: bool, **given: Any) -> None:

@@ -13,7 +13,7 @@ from termchat.chat.service import Chat
 from termchat.tui.composer.chat_composer import ChatComposer
 from termchat.tui.pages.panels import Panels
 from termchat.tui.pages.token_bar import Tokens
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.terminal.screens import LiveScreen
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView

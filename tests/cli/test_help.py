@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from termchat.cli import main
 from termchat.cli.flags import flags
-from termchat.cli.help import Page
+from termchat.cli.help import ManualPage
 from termchat.config.fields import SETTINGS
 from termchat.text import cells
 
@@ -36,12 +36,12 @@ COMMANDS = list(every(main))
 IDS = [" ".join(names) or "termchat" for names in COMMANDS]
 
 
-def page_of(names: tuple[str, ...]) -> Page:
+def page_of(names: tuple[str, ...]) -> ManualPage:
     command: click.Command = main
     for name in names:
         assert isinstance(command, click.Group)
         command = command.get_command(click.Context(command), name) or command
-    assert isinstance(command, Page)
+    assert isinstance(command, ManualPage)
     return command
 
 

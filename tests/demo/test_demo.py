@@ -32,7 +32,7 @@ from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.demo.player import build
-from termchat.tui.pages.answers import why_lines
+from termchat.tui.pages.token_answers import why_lines
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
 

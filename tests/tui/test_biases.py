@@ -11,7 +11,7 @@ from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust
 from termchat.tui.pages.candidates import candidate_table
-from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.chain_view import chain_lines
 from tests import made_records
 from tests.chats import chat_on
 from tests.tui.fake_engine import replaced

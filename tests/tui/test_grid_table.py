@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from termchat.tui.draw.ink import Ink
-from termchat.tui.pages.grid_table import Cell, Column, GridTable
+from termchat.tui.pages.grid_table import Cell, GridColumn, GridTable
 
 WORDS = ("one", "two", "three", "four", "five", "six")
 
 
-def table(columns: Sequence[Column[str]], cursor: int = 0, rows: Sequence[str] = WORDS) -> GridTable[str]:
+def table(columns: Sequence[GridColumn[str]], cursor: int = 0, rows: Sequence[str] = WORDS) -> GridTable[str]:
     return GridTable(columns, rows, cursor, lambda word: f"choose('{word}')")
 
 
@@ -20,10 +20,10 @@ def texts(grid: GridTable[str], width: int = 40, rows: int = 0) -> list[str]:
     return [line.text.rstrip() for line in grid.lines(width, rows)]
 
 
-NAME = Column[str]("name", str, 5)
-LETTERS = Column[str]("letters", lambda word: str(len(word)), right=True, short="n")
-FIRST = Column[str]("first", lambda word: word[0], rank=1)
-WORD = Column[str]("word", lambda word: word * 9, 4, fills=True)
+NAME = GridColumn[str]("name", str, 5)
+LETTERS = GridColumn[str]("letters", lambda word: str(len(word)), right=True, short="n")
+FIRST = GridColumn[str]("first", lambda word: word[0], rank=1)
+WORD = GridColumn[str]("word", lambda word: word * 9, 4, fills=True)
 
 
 def test_rows_stand_below_their_heads_with_the_cursor_marked_and_do_what_a_click_says() -> None:
@@ -56,7 +56,7 @@ def test_only_the_rows_around_the_cursor_are_drawn(cursor: int, shown: tuple[str
         drawn.append(word)
         return word
 
-    lines = table([Column("name", cell, 5)], cursor).lines(40, 4)
+    lines = table([GridColumn("name", cell, 5)], cursor).lines(40, 4)
     assert tuple(drawn) == shown
     assert [line.text.strip(" ▌") for line in lines[1:]] == list(shown)
 
@@ -67,8 +67,8 @@ def test_a_cell_goes_on_over_the_columns_that_leave_theirs_out() -> None:
 
     columns = [
         NAME,
-        Column[str]("", left, 4),
-        Column[str]("", lambda word: None if len(word) > 3 else "yes", 16),
+        GridColumn[str]("", left, 4),
+        GridColumn[str]("", lambda word: None if len(word) > 3 else "yes", 16),
         LETTERS,
     ]
     assert texts(table(columns), 60)[1:4] == [

@@ -12,7 +12,7 @@ from termchat.conversation.setting_changes import mark_pieces
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import parse
 from termchat.decoding.samplers import Tuning
-from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.chain_view import chain_lines
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests.tui.transcripts import LOOKS, THEMES, Host, ask, finished, reply, screen, settled, token

@@ -19,11 +19,11 @@ from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import displayed, keys_of, remap
 from termchat.tui.keys.tables import TUNE
-from termchat.tui.pages import tune as tune_mode
+from termchat.tui.pages import tune_mode
 from termchat.tui.pages.candidates import candidate_lines
-from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.chain_view import chain_lines
 from termchat.tui.pages.panel_pages import timing_lines
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.screen.bottom_bar import key_line, tune_line
 from termchat.tui.screen.header_line import context_used, header_line
 from termchat.tui.screen.notices import notice_lines, queue_lines

@@ -12,7 +12,6 @@ import pytest
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Line
-from termchat.tui.pages.page import unread_spans
 from termchat.tui.pages.plots import (
     EIGHTHS,
     LABEL,
@@ -33,6 +32,7 @@ from termchat.tui.pages.plots import (
     round_up,
     stack_plots,
 )
+from termchat.tui.pages.scene import unread_spans
 from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced

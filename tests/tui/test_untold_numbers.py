@@ -15,12 +15,12 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import VLLM, find_refusal
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
-from termchat.tui.pages.answers import ending_lines
 from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table
-from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.chain_view import chain_lines
 from termchat.tui.pages.panel_pages import timing_lines
 from termchat.tui.pages.plots import Folded, Trace, columns_of, plot_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.token_answers import ending_lines
 from termchat.tui.transcript.looks import LOOKS, next_look
 from termchat.tui.transcript.tokens import find_surprise, find_uncertain
 from termchat.tui.transcript.turn_source import Part

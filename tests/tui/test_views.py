@@ -37,8 +37,8 @@ from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
 from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.lists.small_dialogs import BreakpointsDialog
 from termchat.tui.lists.tokenizer import piece_flow, piece_lines, pieces_title
-from termchat.tui.pages.answers import ending_lines, list_remedies, whatif_lines, why_lines
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.token_answers import ending_lines, list_remedies, whatif_lines, why_lines
 from termchat.tui.themes.library import PLAIN
 from tests import made_records
 from tests.chats import chat_on

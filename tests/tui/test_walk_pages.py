@@ -23,8 +23,8 @@ from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import chat_composer
 from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
-from termchat.tui.pages.page import Scene
-from termchat.tui.pages.parting import LockstepPage
+from termchat.tui.pages.parting_pages import LockstepPage
+from termchat.tui.pages.scene import Scene
 from termchat.tui.pages.shown_group import ShownGroup
 from termchat.tui.screen import walks_view
 from tests.chats import chat_on

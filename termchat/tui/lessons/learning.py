@@ -113,7 +113,7 @@ class Learning(LessonKeeping):
         if state.step and self._sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
             left = await asyncio.to_thread(self._sessions.of_lesson, lesson.id)
         if self._screen is None:
-            own.rest()
+            own.suspend()
             self._choice = own.chat.host.wanted
         self._end()
         chat = begin_chat(own.chat, lesson, left)
@@ -188,7 +188,7 @@ class Learning(LessonKeeping):
         if self.recording is not None:
             self.recording.play_lesson(None)
         self.own.chat.come_back(chat, self._choice)
-        self.own.go_on()
+        self.own.resume()
         for notice in notices:
             self.own.tell(notice)
 
@@ -196,7 +196,7 @@ class Learning(LessonKeeping):
         """End the lesson, and take away its screen."""
         if self._screen is not None:
             self._screen.strip.end()
-            self._screen.rest()
+            self._screen.suspend()
             self._close_dialogs()
             self._screen.chat.forks.stop_making()
             self._screen = None

@@ -21,7 +21,7 @@ from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.themes.theme_file import Palette
 
 _AMOUNT, _ID = 8, 8

@@ -19,8 +19,8 @@ from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fitting, number, percent
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.grid_table import Cell, Column, GridTable
-from termchat.tui.pages.page import Scene, by_of
+from termchat.tui.pages.grid_table import Cell, GridColumn, GridTable
+from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import GroupPage, ShownGroup
 
 _TEXT = 3
@@ -196,12 +196,12 @@ class BeamsPage(GroupPage):
             return [("ended" if self.beam(spot).finished else "", _ENDED)]
 
         columns = [
-            Column[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
-            Column("token", token, _TOKEN),
-            Column("from", parent, _TOKEN),
-            Column("score", lambda spot: _format_score(self.beam(spot).score), _NUMBER, right=True),
-            Column("of the best", share, size + _SHARE + 1, rank=1),
-            Column("", end, _END),
+            GridColumn[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
+            GridColumn("token", token, _TOKEN),
+            GridColumn("from", parent, _TOKEN),
+            GridColumn("score", lambda spot: _format_score(self.beam(spot).score), _NUMBER, right=True),
+            GridColumn("of the best", share, size + _SHARE + 1, rank=1),
+            GridColumn("", end, _END),
         ]
         spots = [BeamSpot(at.step, place) for place in range(len(step.beams) + len(step.dropped))]
         return GridTable(columns, spots, cursor, lambda spot: f"walks('point', ({spot.step}, {spot.place}))")

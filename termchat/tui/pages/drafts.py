@@ -34,7 +34,7 @@ from termchat.tui.draw.marks import (
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import REJECTED
-from termchat.tui.pages.page import HERE, unread_spans
+from termchat.tui.pages.scene import HERE, unread_spans
 
 _NEWEST = 9
 """Steps decoded alone whose median is what a row alone takes."""

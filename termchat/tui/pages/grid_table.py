@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, fitting, length
-from termchat.tui.pages.page import first_in_view
+from termchat.tui.pages.scene import first_in_view
 
 Row = TypeVar("Row")
 Cell = str | Sequence[Run] | None
@@ -22,7 +22,7 @@ MARK, GAP = 2, "  "
 
 
 @dataclass(frozen=True)
-class Column(Generic[Row]):
+class GridColumn(Generic[Row]):
     """A column of at least `width` cells.
 
     Where there is no room all columns take their `short` heads; then those of the highest `rank` go, but none of rank 0. A
@@ -43,7 +43,7 @@ class GridTable(Generic[Row]):
     """`cursor` is the number of the selected row, -1 for none; `does` returns the action of a click on a row. A table that is
     not `marked` shows the cursor by its ground alone."""
 
-    columns: Sequence[Column[Row]]
+    columns: Sequence[GridColumn[Row]]
     rows: Sequence[Row]
     cursor: int = -1
     does: Callable[[Row], str] = lambda _: ""
@@ -70,7 +70,7 @@ class GridTable(Generic[Row]):
             lines.append(Line(tuple(doing(does, runs) if does else runs), "panel" if here else ""))
         return lines
 
-    def _fit_columns(self, width: int) -> tuple[list[Column[Row]], list[int]]:
+    def _fit_columns(self, width: int) -> tuple[list[GridColumn[Row]], list[int]]:
         """Choose the columns that have room, and their widths."""
         columns = list(self.columns)
         if _least_width(columns) > width:
@@ -86,7 +86,7 @@ class GridTable(Generic[Row]):
         return columns, sizes
 
 
-def _least_width(columns: Sequence[Column[Row]]) -> int:
+def _least_width(columns: Sequence[GridColumn[Row]]) -> int:
     return sum(max(one.width, cell_len(one.head)) for one in columns) + len(GAP) * (len(columns) - 1)
 
 
@@ -94,7 +94,7 @@ def _cell_width(cell: Cell) -> int:
     return cell_len(cell) if isinstance(cell, str) else length(cell or ())
 
 
-def _render_row(row: Row, columns: Sequence[Column[Row]], sizes: Sequence[int], ink: Ink) -> list[Run]:
+def _render_row(row: Row, columns: Sequence[GridColumn[Row]], sizes: Sequence[int], ink: Ink) -> list[Run]:
     runs: list[Run] = []
     cells = [one.cell(row) for one in columns]
     for at, (one, cell) in enumerate(zip(columns, cells, strict=True)):

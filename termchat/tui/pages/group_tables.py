@@ -34,8 +34,8 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.pages.grid_table import GAP, MARK, Cell, Column, GridTable
-from termchat.tui.pages.page import Scene, by_of
+from termchat.tui.pages.grid_table import GAP, MARK, Cell, GridColumn, GridTable
+from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import TEXT_PAGE, GroupPage, ShownGroup
 
 _INDENT: tuple[Run, ...] = (("  ", TEXT),)
@@ -148,15 +148,15 @@ class GridPage(GroupPage):
             return [(cell.value, STRONG if cell is cells[at] else ACCENT)]
 
         columns = [
-            Column[_GridCell](self._knobs[0].name, value, max(map(len, self._values[0]))),
-            Column("first words", lambda one: one.words, _LEAST_WORDS, fills=True),
-            Column("ending", lambda one: one.ending, max(len("running"), *(len(one.ending) for one in cells))),
-            Column("tokens", lambda one: one.tokens, right=True),
-            Column("mean logprob" if width >= _WIDE else "mean logp", lambda one: one.logprob, right=True),
+            GridColumn[_GridCell](self._knobs[0].name, value, max(map(len, self._values[0]))),
+            GridColumn("first words", lambda one: one.words, _LEAST_WORDS, fills=True),
+            GridColumn("ending", lambda one: one.ending, max(len("running"), *(len(one.ending) for one in cells))),
+            GridColumn("tokens", lambda one: one.tokens, right=True),
+            GridColumn("mean logprob" if width >= _WIDE else "mean logp", lambda one: one.logprob, right=True),
         ]
         if self._runs > 1:
             least = max(len(one.different) for one in cells)
-            columns.append(Column("different", lambda one: one.different, least, right=True))
+            columns.append(GridColumn("different", lambda one: one.different, least, right=True))
         return GridTable(columns, cells, at, lambda one: one.does)
 
     def _render_two_knobs(self, cells: Sequence[_GridCell], at: int, scene: Scene) -> list[Line]:
@@ -316,7 +316,7 @@ class RankingPage(GroupPage):
         """Render the lines above the table."""
         return []
 
-    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[Column[_Place]]:
+    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
         """Make the columns of the table, in which the row `at` is selected."""
         size = _bar_width(width)
 
@@ -341,11 +341,11 @@ class RankingPage(GroupPage):
 
         ranked_by = "mean logprob" if self._shown.group.group.length_penalty == 1 else "score"
         return (
-            Column(f"{'':{_PLACE}}walk", numbers, _PLACE + _WALKS),
-            Column(ranked_by, score, _SCORE, right=True),
-            Column("geom. mean prob.", share, size + _SHARE),
-            Column("tokens", lambda place: [(str(place.first.tokens), MUTED)], _TOKENS, right=True),
-            Column("reply", text, fills=True),
+            GridColumn(f"{'':{_PLACE}}walk", numbers, _PLACE + _WALKS),
+            GridColumn(ranked_by, score, _SCORE, right=True),
+            GridColumn("geom. mean prob.", share, size + _SHARE),
+            GridColumn("tokens", lambda place: [(str(place.first.tokens), MUTED)], _TOKENS, right=True),
+            GridColumn("reply", text, fills=True),
         )
 
     def _render_reply(self, place: _Place, width: int, rows: int) -> list[Line]:
@@ -370,7 +370,7 @@ class VotePage(RankingPage):
 
     name = "vote"
 
-    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[Column[_Place]]:
+    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
         votes = _count_votes(places)
 
         def walks(place: _Place) -> list[Run]:
@@ -387,10 +387,12 @@ class VotePage(RankingPage):
 
         answers = [cell_count(one_line(place.text, _ANSWER)) for place in places if not place.why]
         return (
-            Column("", lambda place: [("–", MUTED)] if place.why else place.text, min(max(*answers, 8, 0), _ANSWER)),
-            Column("", count, _VOTES),
-            Column("", share, _bar_width(width) + 5),
-            Column("", lambda place: None if place.why else walks(place), fills=True),
+            GridColumn(
+                "", lambda place: [("–", MUTED)] if place.why else place.text, min(max(*answers, 8, 0), _ANSWER)
+            ),
+            GridColumn("", count, _VOTES),
+            GridColumn("", share, _bar_width(width) + 5),
+            GridColumn("", lambda place: None if place.why else walks(place), fills=True),
         )
 
     def render_head(self, places: Sequence[_Place], width: int) -> list[Line]:

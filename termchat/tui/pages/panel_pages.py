@@ -39,8 +39,7 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.pages.candidates import Rolls, candidate_lines
-from termchat.tui.pages.chain import around_selected, chain_lines
-from termchat.tui.pages.page import Page, Scene
+from termchat.tui.pages.chain_view import around_selected, chain_lines
 from termchat.tui.pages.record import (
     WITH_KNOBS,
     Shown,
@@ -50,8 +49,9 @@ from termchat.tui.pages.record import (
     settings_of,
     step_lines,
 )
+from termchat.tui.pages.scene import Page, Scene
 from termchat.tui.pages.token_bar import At, Tokens
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
@@ -246,7 +246,7 @@ class ChainPage(PanelPage):
         if view in ("record", "asked") and step is not None:
             return [*head, *record_lines(step, width, rows)]
         # Loaded when it is first asked for; the first frame does without.
-        from termchat.tui.pages.answers import ending_lines, whatif_lines, why_lines
+        from termchat.tui.pages.token_answers import ending_lines, whatif_lines, why_lines
 
         if view == "ending":
             body = ending_lines(reply_with(chat.conversation, place.node), width, rows)

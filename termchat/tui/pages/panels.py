@@ -20,10 +20,10 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
-from termchat.tui.pages.page import Scene
 from termchat.tui.pages.panel_pages import PAGES, ShownReply
+from termchat.tui.pages.scene import Scene
 from termchat.tui.pages.token_bar import Tokens
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.transcript.tokens import TokenRef
 
 _BESIDE = 100

@@ -36,7 +36,7 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.pages.page import HERE, unread_spans
+from termchat.tui.pages.scene import HERE, unread_spans
 from termchat.tui.transcript.tokens import TokenRef
 
 Measure = Literal["entropy", "probability", "time"]

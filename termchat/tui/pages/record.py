@@ -35,7 +35,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, compute_missing, next_size
-from termchat.tui.pages.page import HERE, first_in_view
+from termchat.tui.pages.scene import HERE, first_in_view
 from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:

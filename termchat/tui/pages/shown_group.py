@@ -31,8 +31,8 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.pages.grid_table import GAP, Cell, Column, GridTable
-from termchat.tui.pages.page import Page, Scene
+from termchat.tui.pages.grid_table import GAP, Cell, GridColumn, GridTable
+from termchat.tui.pages.scene import Page, Scene
 from termchat.tui.transcript.looks import Look, token_inks
 
 TEXT_PAGE = "text"
@@ -276,10 +276,10 @@ class ShownGroup:
             head, ink = (_HEAD, STRONG) if walk == self.cursor else (ACCENT, MUTED)
             return [(f"{walk + 1:>2} ", head), (column(self.labels[walk], wide - _DIGITS), ink)]
 
-        columns: tuple[Column[int], ...] = (
-            Column("", name, wide),
-            Column("", self._render_state, _STATE, right=True),
-            Column("", beginning, left),
+        columns: tuple[GridColumn[int], ...] = (
+            GridColumn("", name, wide),
+            GridColumn("", self._render_state, _STATE, right=True),
+            GridColumn("", beginning, left),
         )
         return self._make_table(columns, self.walks).lines(width, rows)
 
@@ -312,22 +312,22 @@ class ShownGroup:
         def shared(walk: int) -> str:
             return "this" if walk == self.cursor else str(trie.count_common(walk, self.cursor))
 
-        columns: tuple[Column[int], ...] = (
-            Column("", label, wide + 4),
-            Column("tokens", lambda walk: str(figures[walk].tokens), right=True),
-            Column("ending", self.ending, _ENDING),
-            Column("mean logprob", figure(lambda one: one.mean_logprob), right=True, short="mean logp"),
-            Column("perplexity", figure(lambda one: one.perplexity), _LEAST, right=True, short="ppl", rank=1),
-            Column("entropy bits", entropy, right=True, short="entropy", rank=3),
-            Column("distinct-1", figure(lambda one: one.count_distinct(1)), right=True, short="dist-1", rank=4),
-            Column("-2", figure(lambda one: one.count_distinct(2)), _LEAST, right=True, short="dist-2", rank=2),
-            Column("-3", figure(lambda one: one.count_distinct(3)), _LEAST, right=True, short="dist-3", rank=3),
-            Column("shared", shared, right=True),
+        columns: tuple[GridColumn[int], ...] = (
+            GridColumn("", label, wide + 4),
+            GridColumn("tokens", lambda walk: str(figures[walk].tokens), right=True),
+            GridColumn("ending", self.ending, _ENDING),
+            GridColumn("mean logprob", figure(lambda one: one.mean_logprob), right=True, short="mean logp"),
+            GridColumn("perplexity", figure(lambda one: one.perplexity), _LEAST, right=True, short="ppl", rank=1),
+            GridColumn("entropy bits", entropy, right=True, short="entropy", rank=3),
+            GridColumn("distinct-1", figure(lambda one: one.count_distinct(1)), right=True, short="dist-1", rank=4),
+            GridColumn("-2", figure(lambda one: one.count_distinct(2)), _LEAST, right=True, short="dist-2", rank=2),
+            GridColumn("-3", figure(lambda one: one.count_distinct(3)), _LEAST, right=True, short="dist-3", rank=3),
+            GridColumn("shared", shared, right=True),
         )
         lines = self._make_table(columns, sorted(self.group.nodes)).lines(width)
         return [*lines, self._all_line(width)]
 
-    def _make_table(self, columns: Sequence[Column[int]], walks: Sequence[int]) -> GridTable[int]:
+    def _make_table(self, columns: Sequence[GridColumn[int]], walks: Sequence[int]) -> GridTable[int]:
         """Make a table of walks, in which the one under the cursor stands out."""
         at = walks.index(self.cursor) if self.cursor in walks else -1
         return GridTable(columns, walks, at, lambda walk: f"walks('choose', {walk + 1})", marked=False)

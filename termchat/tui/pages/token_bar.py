@@ -30,8 +30,8 @@ from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.draw.marks import MUTED, again
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
-from termchat.tui.pages.page import HERE
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
+from termchat.tui.pages.scene import HERE
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor import Move

@@ -10,7 +10,7 @@ transcript, `notices` (also the queue, and what a full context asks), the panels
 asked for above the composer), the composer, the line of keys, and what TUNE does with keys while it is open.
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
-rests meanwhile (`rest`, `go_on`).
+is suspended meanwhile (`ChatScreen.suspend` and `ChatScreen.resume`).
 
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.

@@ -148,7 +148,7 @@ class MessageEdit:
         self._line.show()
 
 
-class Search:
+class ChatSearch:
     """A search in the chat, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
     def __init__(self, line: AskLine, context: ScreenContext) -> None:
@@ -238,7 +238,7 @@ class AskLine(Column):
         self._strip, self._asked, self._remark = Slip(id="strip"), LinesView(id="asked"), LinesView(id="remark")
         self._mounted: AwaitMount | None = None
         self._edit: MessageEdit | None = None
-        self._search: Search | None = None
+        self._search: ChatSearch | None = None
         self._query = ""
         """The text that was searched for last."""
 
@@ -354,7 +354,7 @@ class AskLine(Column):
             await self._mount_views()
             hint = f"↑ ↓ or {name_of('find')} moves, Enter stays there, {name_of('back')} goes back"
             self._open_field("find", self._query, hint)
-            self._search = Search(self, self.context)
+            self._search = ChatSearch(self, self.context)
             self._search.look_for(self._query)
 
     def on_key(self, event: events.Key) -> None:

@@ -19,7 +19,7 @@ from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, TEXT, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.screen.ask_line import AskLine
 from termchat.tui.themes.theme_file import Palette
 

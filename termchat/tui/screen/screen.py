@@ -25,7 +25,7 @@ from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.pages.panels import ALONE, Panels
 from termchat.tui.pages.token_bar import Legend, Tokens
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
 from termchat.tui.screen.actions import ChatActions
 from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune_line
@@ -109,7 +109,7 @@ class ChatScreen(ChatActions):
         self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION)
         self._bottom = BottomBar(self)
         self.set_class(big, "-projector")
-        self._rests = False
+        self._suspended = False
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing = ModelSwitching(self, models)
         self.conversations = ChatSwitching(self, sessions)
@@ -174,17 +174,17 @@ class ChatScreen(ChatActions):
         if self.tokens.mode.open:
             self.tokens.mode.keep()
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Neither draw nor react while the screen of another chat is above this one."""
         self.keep_unsent()
-        self._rests = True
+        self._suspended = True
         if self._pulse is not None:
             self._pulse.disarm()
             self._pulse.arm(-1, running=False)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Draw and react again: the screen above is gone."""
-        self._rests = False
+        self._suspended = False
         self._listen()
         if self.size != self.app.size:
             self.on_resize(events.Resize(self.app.size, self.app.size))
@@ -313,7 +313,7 @@ class ChatScreen(ChatActions):
     def tick(self) -> None:
         """Pump the chat and show what changed. Called by the timer, the engine's pipe, and when the chat says so."""
         chat = self.chat
-        if self._pulse is None or self._rests:
+        if self._pulse is None or self._suspended:
             return
         self._pulse.disarm()
         self._has_changes = False

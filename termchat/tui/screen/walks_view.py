@@ -17,9 +17,9 @@ from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import BLANK
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import NOT_OTHERWISE, WALKS, name_of
-from termchat.tui.pages.page import Scene
+from termchat.tui.pages.scene import Scene
 from termchat.tui.pages.shown_group import TEXT_PAGE, GroupPage, ShownGroup, TablePage
-from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TokenRef, TranscriptView
 from termchat.tui.transcript.looks import Look
@@ -85,7 +85,7 @@ def _make_pages(shown: ShownGroup) -> None:
     """Give a group its pages, in the order in which they are turned; the first is shown first."""
     from termchat.tui.pages.beams_page import BeamsPage  # no page is there in the first frame
     from termchat.tui.pages.group_tables import GridPage, RankingPage, VotePage
-    from termchat.tui.pages.parting import LockstepPage, PartingPage
+    from termchat.tui.pages.parting_pages import LockstepPage, PartingPage
 
     first: dict[GroupKind, type[GroupPage]] = {
         "grid": GridPage, "compare": LockstepPage, "best": RankingPage, "vote": VotePage, "beams": BeamsPage,
@@ -305,7 +305,7 @@ class WalksView(Column):
         shown = self.shown
         if shown is None or not self.size or shown.cursor not in shown.group.nodes:
             return
-        from termchat.tui.pages.parting import parting_lines
+        from termchat.tui.pages.parting_pages import parting_lines
 
         self._drawn, self._stale = monotonic(), False
         shown.read()

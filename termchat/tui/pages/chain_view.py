@@ -15,7 +15,7 @@ from termchat.engine.abilities import Refused
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, prose, spread
-from termchat.tui.pages.page import first_in_view
+from termchat.tui.pages.scene import first_in_view
 
 _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40

@@ -17,7 +17,7 @@ from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.draw.form import Form
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.chain import shown_knobs
+from termchat.tui.pages.chain_view import shown_knobs
 
 _TYPED = frozenset("0123456789.-")
 _PAUSE = 0.6

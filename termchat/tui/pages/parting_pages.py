@@ -14,7 +14,7 @@ from termchat.text import cells, one_line, show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, TITLE, beside, column, length, percent, prose
 from termchat.tui.pages.candidates import candidate_table
-from termchat.tui.pages.page import Scene, by_of
+from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import GroupPage, ShownGroup
 from termchat.tui.transcript.looks import Look, token_inks
 
