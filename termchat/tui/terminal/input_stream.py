@@ -257,6 +257,8 @@ class TypeAhead:
         self.waiting.append(event)
         if self._is_free:
             await self._hand_on(self._turn)
+        elif self._turn:
+            self._be_patient()
 
     async def _hand_on(self, turn: int) -> None:
         """Have the events taken that wait, up to one that leads elsewhere, once `turn` is over."""
@@ -267,12 +269,17 @@ class TypeAhead:
             self._turn += 1
             taker = await self._take(self.waiting.popleft())
             if taker is not None:
-                asyncio.get_running_loop().call_later(PATIENCE_S, self._app.call_later, self._hand_on, self._turn)
+                if self.waiting:
+                    self._be_patient()
                 around = taker.ancestors_with_self if isinstance(taker, DOMNode) else []
                 way = [*(pump for pump in around if pump is not self._app), self._app]
                 await self._climb(way * 2, self._turn)  # for the key, and for the messages that it led to
                 return
         self._is_free = True
+
+    def _be_patient(self) -> None:
+        # Only once a key waits: what was typed while the app was busy came to it after that.
+        asyncio.get_running_loop().call_later(PATIENCE_S, self._app.call_later, self._hand_on, self._turn)
 
     async def _climb(self, way: Sequence[MessagePump], turn: int) -> None:
         """Follow a key through the queues of all that it goes through."""
