@@ -410,8 +410,10 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if nearest is None:
             self.close_cursor()
             return
-        self._cursor.put(nearest)
-        if nearest != ref:
+        if nearest == ref:
+            self._cursor.find()  # up and down keep to its column
+        else:
+            self._cursor.put(nearest)
             self.post_message(self.CursorMoved(nearest))
         self._show_cursor()
 
