@@ -7,6 +7,8 @@ from textual.geometry import Offset
 from textual.selection import Selection
 
 from termchat.tui.transcript import Look
+from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.selection import copy_text
 from tests.attacks import CONTROLS, MARKUP
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled, texts
 
@@ -68,3 +70,14 @@ async def test_a_part_with_marks_is_copied_without_them(look: Look) -> None:
         await settled(pilot)
         assert "␛]52;c;aGk=␇ two<U+202E> three" in "\n".join(texts(app))
         assert selected(app, place(app, "]52"), place(app, "three", after=True)) == "]52;c;aGk=\x07 two\u202e three"
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_selection_may_begin_where_nothing_is_laid_out_any_more(raw: bool) -> None:
+    """In another look or width its first line may be on a head that takes fewer lines than was estimated."""
+    chat = chat_of(PROSE, PROSE, "Go", "So")
+    chat.raw = raw
+    for begin in range(12):
+        document = Document(60, "reading")
+        document.show(chat, running=False)
+        assert copy_text(document, range(begin, document.height), 3).endswith("So")

@@ -51,8 +51,9 @@ def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -
             shown = [line.text for line in document.blocks[index].lines]
             if index == last and ends_in:
                 shown = [*shown[:last_row], shown[last_row][:right]]
-            if index == first:
-                shown = [shown[first_row][left:], *shown[first_row + 1 :]]
+            if index == first:  # it may have fewer lines than was estimated
+                shown = shown[first_row:]
+                shown[:1] = [line[left:] for line in shown[:1]]
             pieces += map(str.rstrip, shown)
         if is_note:
             continue
