@@ -10,7 +10,7 @@ from itertools import accumulate
 from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.selection import Hit
-from termchat.tui.transcript.turn_source import Part, join_parts
+from termchat.tui.transcript.turn_source import Part, join_parts, join_rest
 
 AT_ONCE = 500_000
 """Characters that are searched at a time; that takes some tens of milliseconds, and most chats are not as long."""
@@ -75,8 +75,9 @@ class Finding:
         kept = 0
         while kept < min(len(turns), len(self._parts)) and turns[kept] == self._parts[kept]:
             kept += 1
-        last = max(kept - 1, 0)  # the last of them may have grown
-        self._parts, self._texts[last:] = list(turns), map(join_parts, turns[last:])
+        self._parts, self._texts[kept:] = list(turns), map(join_parts, turns[kept:])
+        if kept:  # the last of them may have grown
+            self._texts[kept - 1] += join_rest(turns[kept - 1][-1], len(self._texts[kept - 1]))
         self._hits[kept:] = [[] for _ in turns[kept:]]
         self._searched = min(self._searched, Anchor(kept, 0))
         self.go_on()

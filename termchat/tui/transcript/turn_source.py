@@ -84,6 +84,15 @@ def join_parts(parts: Sequence[Part]) -> str:
     return "".join(part.node.written + part.node.tokens.texts.join_texts(part.shown) + part.rest for part in parts)
 
 
+def join_rest(part: Part, since: int) -> str:
+    """Join the text of the last part of a turn from character `since` of the turn on, which begins a token."""
+    if since >= part.end:
+        return ""
+    texts, at = part.node.tokens.texts, since - part.begin - len(part.node.written)
+    begin = texts.find_text(at) if at < texts.start(part.shown) else part.shown
+    return texts.join_texts(part.shown, begin) + part.rest
+
+
 class TurnSource:
     """One turn in a look, read as far as it has come. A reply that was stopped and continued is one turn in several parts.
 
