@@ -10,7 +10,20 @@ from termchat.tui.transcript import Look
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.selection import copy_text
 from tests.attacks import CONTROLS, MARKUP
-from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled, texts
+from tests.tui.transcripts import (
+    LOOKS,
+    PROSE,
+    REPLY,
+    Host,
+    chat_of,
+    finished,
+    reply,
+    settings_record,
+    settled,
+    shown,
+    texts,
+    token,
+)
 
 HOSTILE = "said: " + " ".join(CONTROLS.values()).replace("\r", "") + "\tand a tab, " + MARKUP["Textual"]
 
@@ -81,3 +94,14 @@ def test_a_selection_may_begin_where_nothing_is_laid_out_any_more(raw: bool) -> 
         document = Document(60, "reading")
         document.show(chat, running=False)
         assert copy_text(document, range(begin, document.height), 3).endswith("So")
+
+
+def test_of_a_text_of_which_only_a_mark_is_selected_nothing_is_copied() -> None:
+    chat = chat_of("Go")
+    node = reply(chat, "one two")
+    node.add(settings_record(1.2))
+    node.add(token(len(node.tokens), " three"))
+    node.add(finished("length", "3"))
+    document, _ = shown(chat, 60)
+    assert document.line(document.height - 2).text.startswith("┊")  # type: ignore[union-attr]
+    assert copy_text(document, range(document.height - 2, document.height)) == "╌ reached 3"

@@ -61,10 +61,14 @@ def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -
         start, stop = blocks[0].start, blocks[-1].end
         if indexes[0] == first and begins_in and (first_row or left):
             rows = [row for row in range(first_row, len(blocks[0].lines)) if blocks[0].is_text(row)]
+            if not rows and len(blocks) == 1:
+                continue  # only marks of it are selected
             at = left if rows[:1] == [first_row] else 0
             start = _find_offset(blocks[0], rows[0], at, begins=True) if rows else blocks[0].end
         if indexes[-1] == last and ends_in:
             rows = [row for row in range(last_row + 1) if blocks[-1].is_text(row)]
+            if not rows and len(blocks) == 1:
+                continue
             stop = blocks[-1].find_line_span(rows[-1])[1] if rows else blocks[-1].start
             if right is not None and rows[-1:] == [last_row]:
                 stop = _find_offset(blocks[-1], last_row, right)
