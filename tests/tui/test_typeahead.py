@@ -186,6 +186,29 @@ async def test_who_never_is_done_with_a_key_holds_up_nobody(monkeypatch: pytest.
     assert taken == keys
 
 
+async def test_a_key_waits_for_the_one_before_it_however_long_that_was_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does after a key that kept the whole app busy: what was typed meanwhile comes to it only then."""
+    monkeypatch.setattr(input_stream, "PATIENCE_S", 0.05)
+    stuck, taken = Stuck(), list[events.Event]()
+    second = asyncio.Event()
+
+    async def take(event: events.Event) -> Any:
+        taken.append(event)
+        if len(taken) == 2:
+            second.set()
+        return stuck
+
+    typed = TypeAhead(Late(), take)  # type: ignore[arg-type]
+    await typed.begin()
+    keys = [events.Key(key, key) for key in "ab"]
+    await typed.add(keys[0])
+    await asyncio.sleep(0.2)
+    await typed.add(keys[1])
+    assert taken == keys[:1]
+    await asyncio.wait_for(second.wait(), 60)
+    assert taken == keys
+
+
 async def test_what_leads_nowhere_else_lets_the_next_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_stream, "PATIENCE_S", 0.05)
     stuck, taken = Stuck(), list[events.Event]()
