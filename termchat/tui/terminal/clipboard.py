@@ -67,7 +67,8 @@ class Clipboard:
         data = text.encode("utf-8", "replace")
         if len(data) <= MOST:
             driver.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\a")
-        app.run_worker(self._give_to_tools(text, len(data), what or "the text"))
+        # The screen that is told may have gone by then: no reason to end the app.
+        app.run_worker(self._give_to_tools(text, len(data), what or "the text"), exit_on_error=False)
 
     async def _give_to_tools(self, text: str, length: int, what: str) -> None:
         sent = length <= MOST
