@@ -88,11 +88,12 @@ async def test_a_part_with_marks_is_copied_without_them(look: Look) -> None:
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_selection_may_begin_where_nothing_is_laid_out_any_more(raw: bool) -> None:
     """In another look or width its first line may be on a head that takes fewer lines than was estimated."""
-    chat = chat_of(PROSE, PROSE, "Go", "So")
+    chat = chat_of(PROSE * 9, PROSE, "Go", "So")
     chat.raw = raw
     for begin in range(12):
         document = Document(60, "reading")
         document.show(chat, running=False)
+        assert document.height > 12
         assert copy_text(document, range(begin, document.height), 3).endswith("So")
 
 
