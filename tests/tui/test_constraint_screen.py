@@ -101,6 +101,21 @@ async def test_no_cost_is_told_where_the_engine_does_not_tell_what_was_removed()
         assert "bent" not in desk.text
 
 
+async def test_a_constraint_that_the_model_can_use_is_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desktop() as desk:
+        asked: list[Constraint | None] = []
+        set_constraint = desk.chat.set_constraint
+
+        def count(constraint: Constraint | None) -> None:
+            asked.append(constraint)
+            set_constraint(constraint)
+
+        monkeypatch.setattr(desk.chat, "set_constraint", count)
+        await command(desk, "/regex [a-z]+")
+        assert asked == [Constraint("regex", "[a-z]+")]
+        assert desk.chat.constraint == asked[0]
+
+
 async def test_a_constraint_is_dropped_and_put_back_in_mid_reply() -> None:
     async with desktop() as desk:
         await command(desk, "/regex [0-9]+-x")

@@ -183,6 +183,8 @@ async def test_text_only_refuses_what_needs_tokens_and_chats() -> None:
         ):
             await command(desk, line)
             assert why in " ".join(desk.text.split()), line
+            stays = line not in ("/bias", "/draft ngram")  # a key, and a knob that is turned all the same
+            assert (desk.composer.text == line) == stays, line
             desk.composer.clear()
         await desk.type("", "ctrl+g", "1")
         assert "lab cannot continue from a token: it is text only" in desk.text

@@ -66,6 +66,19 @@ async def test_what_is_edited_while_it_is_written() -> None:
         assert desk.composer.text == "Qabcxy!W"
 
 
+async def test_the_app_says_while_a_key_is_on_its_way() -> None:
+    async with desktop() as desk:
+        assert not desk.app.typing
+        pressed(desk, "f1")
+        waits = []
+        for _ in range(20):
+            await asyncio.sleep(0)
+            waits.append(desk.app.typing)
+        assert any(waits)
+        await desk.settle()
+        assert not desk.app.typing
+
+
 async def test_in_a_dialog() -> None:
     async with desktop() as desk:
         await desk.sent("Hello", "So")

@@ -144,6 +144,16 @@ async def compared(desk: Desktop) -> None:
     await part(desk)
 
 
+async def test_the_next_version_is_the_next_walk_on_a_page_whose_keys_do_something_else() -> None:
+    async with walking(plan=walk_plan.compare({"temperature": 0.7}, {"temperature": 1.2})) as desk:
+        shown = view(desk).shown
+        assert shown is not None
+        assert (shown.page.name, shown.cursor) == ("A/B", 0)
+        await desk.app.run_action("version(1)", desk.app.screen)
+        await desk.settle()
+        assert (shown.page.name, shown.cursor) == ("A/B", 1)
+
+
 async def test_two_settings_stand_token_under_token_with_the_first_difference_explained() -> None:
     async with walking(plan=walk_plan.walks(2), chat=remembered) as desk:
         desk.engine.end()

@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -29,8 +29,12 @@ _MOST = 50
 """Offers at once."""
 _ENTRIES = 200_000
 """Entries of a folder that are looked at."""
+_LONGEST = 2.0
+"""Seconds after which the entries that a slow disk has given by then have to do."""
 _FRESH = 2.0
 """Seconds after which a folder is read again."""
+_FOLDERS = 32
+"""Folders whose entries are kept."""
 
 
 class Offer(NamedTuple):
@@ -186,7 +190,10 @@ class Paths:
         """Return the entries of a folder as far as they are known; start to read it if they are old."""
         for folder in self._reading.take() if self._reading is not None else ():
             self._reading = None
+            self._folders.pop(folder.path, None)
             self._folders[folder.path] = folder
+            if len(self._folders) > _FOLDERS:
+                del self._folders[next(iter(self._folders))]
         known = self._folders.get(path)
         if self._reading is None and (known is None or monotonic() - known.read > _FRESH):
             self._reading = BackgroundTask(lambda: [_read_folder(path)], self._learnt)
@@ -195,11 +202,12 @@ class Paths:
 
 def _read_folder(path: str) -> _Folder:
     entries: list[_Entry] = []
+    end = monotonic() + _LONGEST
     try:
         with os.scandir(path) as listing:
             entries += (
                 _Entry(entry.name.startswith("."), entry.name.casefold(), entry.name, _is_folder(entry))
-                for entry in islice(listing, _ENTRIES)
+                for entry in takewhile(lambda _: monotonic() < end, islice(listing, _ENTRIES))
                 if entry.name.isprintable() and '"' not in entry.name
             )
     except (OSError, ValueError):

@@ -139,15 +139,16 @@ class ConstraintSetting:
         if asked is None:
             return
         answer, problem = questions.checked, questions.failed
-        if answer is not None and answer.constraint == asked:
-            checked = answer.checked
+        checked = answer.checked if answer is not None and answer.constraint == asked else None
+        if checked is not None:
             place = f"line {checked.line}, column {checked.column}: " if checked.line else ""
             problem = place + checked.error if checked.error else ""
-            if not problem:
-                self._put(asked, checked.ms, checked.warnings)
-        if problem is not None:
-            self._asked = None
-            self._answer(problem)
+        if problem is None:
+            return
+        self._asked = None  # first: setting it is a change, which comes back here
+        if checked is not None and not problem:
+            self._put(asked, checked.ms, checked.warnings)
+        self._answer(problem)
 
     def _answer(self, problem: str) -> None:
         self._problem = problem

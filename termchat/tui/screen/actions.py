@@ -100,8 +100,8 @@ class ChatActions(ScreenContext):
         self._versions.regenerate(same=same)
 
     def action_version(self, by: int, node: int | None = None) -> None:
-        if self._walks.open:
-            self._walks.act("go", by)
+        if self._walks.open and (shown := self._walks.shown) is not None:
+            self._walks.do_go(shown, by)  # on every page: the key of a page may do something else
         else:
             self._versions.step(by, node)
 

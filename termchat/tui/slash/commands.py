@@ -133,6 +133,13 @@ def _begin_chat(screen: ChatScreen, keep: str) -> None:
     screen.conversations.begin(keep=True)
 
 
+def _toggle_raw(screen: ChatScreen, _nothing: str) -> None:
+    refused = None if screen.chat.conversation.raw else screen.chat.find_refusal("raw")
+    if refused is not None:
+        raise CommandRefused(*refused)
+    screen.conversations.toggle_raw()
+
+
 def _switch_model(screen: ChatScreen, name: str) -> None:
     if screen.chat.busy:
         raise CommandRefused("a reply is running", "stop it first")
@@ -426,7 +433,7 @@ _TAKE: tuple[Command, ...] = (
     Command("system", "TEXT", "New chat with this system prompt",
         lambda screen, system: screen.conversations.begin(system, raw=False), key="setup"),
     Command("raw", "", "New chat in raw mode (no chat template); again to leave raw mode",
-        lambda screen, _: screen.conversations.toggle_raw(), key=None),
+        _toggle_raw, key=None),
     Command("model", "NAME", "Switch to another model", _switch_model, _list_models, "models"),
     Command("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one",
         _begin_persona, _list_personas),
