@@ -35,8 +35,8 @@ class DeedFailed(Exception):
 class Autoplay:
     """Does deeds on the screen of a chat."""
 
-    def __init__(self, parts: ScreenContext) -> None:
-        self._parts, self._app, self._chat = parts, parts.app, parts.chat
+    def __init__(self, context: ScreenContext) -> None:
+        self._context, self._app, self._chat = context, context.app, context.chat
 
     async def do(self, deeds: tuple[Deed, ...]) -> None:
         """Do all of them, in order.
@@ -57,7 +57,7 @@ class Autoplay:
                     await self._press(*deed.what)
                 case "say":
                     await self._focus_composer()
-                    self._parts.composer.put(deed.what)
+                    self._context.composer.put(deed.what)
                     await self._settle()
                     await self._press_bound("send")
                 case "row":
@@ -90,7 +90,7 @@ class Autoplay:
     async def _wait_for_step(self, before: tuple[int | None, int]) -> None:
         """Wait for a paused reply: one that goes on by a token waits again soon, and the cursor is on what it waits with; one
         that was resumed does not, nor does the cursor of who looks back."""
-        chat, mode = self._chat, self._parts.tokens.mode
+        chat, mode = self._chat, self._context.tokens.mode
         begin = monotonic()
         while chat.busy:
             computes = chat.phase != "paused" and self._written[1] <= before[1] + 1  # slowly, on another machine
@@ -128,7 +128,7 @@ class Autoplay:
         await asyncio.sleep(0.02)
         while getattr(self._app, "typing", False) and monotonic() < end:
             await asyncio.sleep(0.01)
-        self._parts.tick()
+        self._context.tick()
 
     async def _focus_composer(self) -> None:
         """Give the keyboard to the composer, closing what is open.
@@ -136,7 +136,7 @@ class Autoplay:
         Raises:
             DeedFailed: it does not get it.
         """
-        screen, chat = self._parts, self._chat
+        screen, chat = self._context, self._chat
         for _ in range(_WAYS_OUT):
             if self._app.screen is not screen:
                 self._app.screen.dismiss(None)
@@ -157,12 +157,12 @@ class Autoplay:
         """
         if id == "send":
             await self._focus_composer()
-            if self._parts.composer.is_blank:
+            if self._context.composer.is_blank:
                 raise DeedFailed("nothing is written that could be sent")
-            if self._parts.composer.popup.completion is not None:
-                self._parts.composer.popup.put(None)
-        elif id == "tokens" and self._parts.tokens.mode.open:
-            self._parts.tokens.leave()  # the cursor is to be where it is for a reader who comes from the chat
+            if self._context.composer.popup.completion is not None:
+                self._context.composer.popup.put(None)
+        elif id == "tokens" and self._context.tokens.mode.open:
+            self._context.tokens.leave()  # the cursor is to be where it is for a reader who comes from the chat
         if keys := find_keys(id):
             await self._press(*keys)
         else:
@@ -192,8 +192,8 @@ class Autoplay:
             DeedFailed: it is none.
         """
         await self._focus_composer()
-        if self._parts.composer.text == command:  # the step has put it there, to be sent
-            self._parts.composer.clear()
-        if not self._parts.composer.commands(command):
+        if self._context.composer.text == command:  # the step has put it there, to be sent
+            self._context.composer.clear()
+        if not self._context.composer.commands(command):
             raise DeedFailed(f"{command} is not a command")
         await self._settle()

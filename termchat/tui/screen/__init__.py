@@ -2,7 +2,7 @@
 
 `screen.ChatScreen` is the one screen of a chat: it makes the widgets and the rooms, and is their `context.ScreenContext`.
 
-    a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
+    a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ pump_events ─▶ widgets and rooms
 
 `actions` is what the keys do, with the dialogs by name; `screen` has the widgets, says who has the keyboard, and shows what
 changed; `walks_view` shows several replies and has their keys, `walks_dialog` begins them. Widgets: `header_line`, the

@@ -181,10 +181,10 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
     AUTO_FOCUS = ""
 
-    def __init__(self, parts: ScreenContext, kind: GroupKind, draft: str) -> None:
+    def __init__(self, context: ScreenContext, kind: GroupKind, draft: str) -> None:
         super().__init__()
-        self._palette, self._where = parts.palette, _describe_prompt(parts, draft)
-        self.form = WalkForm(parts.chat, kind)
+        self._palette, self._where = context.palette, _describe_prompt(context, draft)
+        self.form = WalkForm(context.chat, kind)
         self.problem = one_line(self.form.find_refusal(kind), 200)
         self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
         self._help = Sheet(self._help_lines, id="walks-help")
@@ -251,27 +251,27 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
         return [*lines, Line(((summary, TEXT),))]
 
 
-def _describe_prompt(parts: ScreenContext, draft: str) -> str:
+def _describe_prompt(context: ScreenContext, draft: str) -> str:
     """Describe the prompt of the walks; "" for none."""
-    if (place := parts.tokens.mode.place) is not None:
+    if (place := context.tokens.mode.place) is not None:
         texts = place.node.tokens.texts
         piece = f" {show_piece(texts[place.at])}" if place.at < len(texts) else ""
         return f"continue the reply from token {place.at + 1}{piece}"
     if draft:
         return f"replies to your draft: {one_line(draft, _SHOWN)}"
-    path = parts.chat.conversation.find_path()
+    path = context.chat.conversation.find_path()
     message = next((span.node.written for span in reversed(path) if span.node.role == "user"), "")
     return f"new replies to: {one_line(message, _SHOWN)}" if message else ""
 
 
-def open_dialog(parts: ScreenContext, kind: GroupKind) -> None:
+def open_dialog(context: ScreenContext, kind: GroupKind) -> None:
     """Open the dialog for the token under the cursor, else for the draft. Running replies out of sight are shown instead."""
-    hidden = parts.chat.walks.hidden
+    hidden = context.chat.walks.hidden
     if hidden is not None and kind == "walks":
-        parts.chat.walks.open(hidden.group.number)
+        context.chat.walks.open(hidden.group.number)
         return
-    composer = parts.composer
-    draft = "" if parts.tokens.mode.open or composer.is_blank else composer.message
+    composer = context.composer
+    draft = "" if context.tokens.mode.open or composer.is_blank else composer.message
 
     def closed(plan: WalkPlan | None) -> None:
         if plan is None:
@@ -279,6 +279,6 @@ def open_dialog(parts: ScreenContext, kind: GroupKind) -> None:
         if draft:
             composer.earlier.add(draft)
             composer.clear()
-        begin_walks(parts, plan, draft)
+        begin_walks(context, plan, draft)
 
-    parts.open(WalksDialog(parts, kind, draft), closed)
+    context.open(WalksDialog(context, kind, draft), closed)

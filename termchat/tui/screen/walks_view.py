@@ -69,13 +69,13 @@ def arrange_parts(width: int, height: int, walks: int, parting: int, table: int)
     return Arrangement(prompt, shown_parting, listed, shown_table, columns)
 
 
-def begin_walks(parts: ScreenContext, plan: WalkPlan, message: str = "") -> None:
+def begin_walks(context: ScreenContext, plan: WalkPlan, message: str = "") -> None:
     """Make the replies of a plan to a message; without one from the token under the cursor, or to the last message."""
-    walks, place = parts.chat.walks, parts.tokens.mode.place
+    walks, place = context.chat.walks, context.tokens.mode.place
     if message:
-        parts.composer.hand_over(message, lambda text: walks.start(plan, text=text))
+        context.composer.hand_over(message, lambda text: walks.start(plan, text=text))
     elif place is not None:
-        parts.tokens.leave()
+        context.tokens.leave()
         walks.start(plan, node=place.node, at=place.at)
     else:
         walks.start(plan)
@@ -147,9 +147,9 @@ class WalksView(Column):
     WalksView #walks-page { height: 1fr; display: none; }
     """
 
-    def __init__(self, parts: ScreenContext) -> None:
+    def __init__(self, context: ScreenContext) -> None:
         super().__init__()
-        self._parts, self._chat = parts, parts.chat
+        self.context, self._chat = context, context.chat
         self.head = WalksHead(id="walks-head")
         self._prompt, self._parting, self._list, self._table = (Slip() for _ in range(4))
         self._row = Row(id="walks-columns")
@@ -192,7 +192,7 @@ class WalksView(Column):
     @property
     def has_keyboard(self) -> bool:
         """True while its keys work."""
-        return self._parts.focused is self.head
+        return self.context.focused is self.head
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -243,10 +243,10 @@ class WalksView(Column):
         room = max(
             walks * _NARROWEST if walks <= _MOST_COLUMNS else 0, _TABLE
         )  # where they stand side by side, if ever
-        self._parts.panels.make_room(room if group is not None else 0)
+        self.context.panels.make_room(room if group is not None else 0)
         if (group is None) != (before is None):
-            self._parts.under = self.head if group is not None else None
-            self._parts.take_keyboard()
+            self.context.under = self.head if group is not None else None
+            self.context.take_keyboard()
 
     def lay(self) -> None:
         """Give every part its room and its content."""
@@ -257,7 +257,7 @@ class WalksView(Column):
             walks = (shown.walks if self._arrange(shown).columns else [shown.cursor]) if is_text else []
             for walk in walks:
                 if walk not in self._columns:
-                    self._columns[walk] = WalkColumn(walk, self._parts.palette, self.look)
+                    self._columns[walk] = WalkColumn(walk, self.context.palette, self.look)
                     after = sum(other < walk for other in self._columns)
                     self._row.mount(self._columns[walk], before=after if after < len(self._row.children) else None)
             for walk, column in self._columns.items():
@@ -265,7 +265,7 @@ class WalksView(Column):
                 if column.display:
                     column.text.show_reply(shown.group.list_spans(walk), running=walk in shown.group.running)
             self._show_seldom()
-        tokens = self._parts.tokens
+        tokens = self.context.tokens
         was_open = tokens.mode.open
         tokens.mode.look_at(self.text if self.open else None)  # token mode is about the walk under the cursor
         if was_open != tokens.mode.open:
@@ -349,7 +349,7 @@ class WalksView(Column):
             return False
         walks = self._chat.walks
         if not self.has_keyboard:
-            self._parts.take_keyboard()
+            self.context.take_keyboard()
         elif walks.running:
             self._chat.replies.stop()
         else:
@@ -361,7 +361,7 @@ class WalksView(Column):
         path = self._chat.conversation.find_path()
         last = next((span.node.group for span in reversed(path) if span.node.group is not None), None)
         if number is None and last is None:
-            self._parts.tell(Notice("this branch has no walks", f"{name_of('walks')} starts some"))
+            self.context.tell(Notice("this branch has no walks", f"{name_of('walks')} starts some"))
         else:
             self._chat.walks.open(number or (last.number if last is not None else 0))
 
@@ -370,7 +370,7 @@ class WalksView(Column):
         if number - 1 in shown.group.nodes:
             self._select_walk(shown.group, number - 1)
         else:
-            self._parts.tell(Notice(f"there are {len(shown.group.nodes)} walks"))
+            self.context.tell(Notice(f"there are {len(shown.group.nodes)} walks"))
 
     def do_go(self, shown: ShownGroup, by: int) -> None:
         walks = shown.walks
@@ -379,7 +379,7 @@ class WalksView(Column):
 
     def _select_walk(self, group: ReplyGroup, walk: int) -> None:
         """Select a walk. In token mode the cursor goes to the same step of it, or to its last one."""
-        tokens = self._parts.tokens
+        tokens = self.context.tokens
         ref = tokens.transcript.cursor
         if not tokens.mode.open or ref is None:
             self._chat.walks.select_reply(walk)
@@ -387,7 +387,7 @@ class WalksView(Column):
         step = group.step_of(ref.node, ref.index)
         tokens.leave()
         self._chat.walks.select_reply(walk)
-        self._parts.tick()
+        self.context.tick()
         if tokens.enter() and (place := group.place_of(walk, step)) is not None:
             tokens.transcript.set_cursor(TokenRef(*place))
             tokens.follow()
@@ -421,7 +421,7 @@ class WalksView(Column):
     def do_pause(self, shown: ShownGroup, one: bool = False) -> None:
         replies, group = self._chat.replies, shown.group
         if replies.run is None:
-            self._parts.tell(Notice("no walk is running"))
+            self.context.tell(Notice("no walk is running"))
         elif one:
             (replies.resume if shown.cursor in group.paused else replies.pause)(shown.cursor)
         else:
@@ -430,7 +430,7 @@ class WalksView(Column):
 
     def do_step(self, shown: ShownGroup, one: bool = False) -> None:
         if not shown.group.paused:
-            self._parts.tell(Notice("pause the walks before stepping", f"{name_of('walk-pause')} pauses them"))
+            self.context.tell(Notice("pause the walks before stepping", f"{name_of('walk-pause')} pauses them"))
         else:
             self._chat.replies.step("token", shown.cursor if one else None)
 
@@ -438,15 +438,15 @@ class WalksView(Column):
         """Open TUNE with the knobs of this walk."""
         run, walk = self._chat.replies.run, shown.cursor
         if run is not None and run.group is shown.group and walk in run.group.running:
-            self._parts.open_tune(Tune(self._chat, run, walk))
+            self.context.open_tune(Tune(self._chat, run, walk))
         else:
             hint = f"{name_of('tune')} turns the knobs of the running walks, or of the next reply"
-            self._parts.tell(Notice("this walk has ended", hint))
+            self.context.tell(Notice("this walk has ended", hint))
 
     def do_fork(self, _: ShownGroup) -> None:
         """Go to token mode, where a candidate is chosen."""
-        if self._parts.tokens.enter():
-            self._parts.tell(Notice("choose the token to fork at", "1-9 takes a candidate, x redraws from there"))
+        if self.context.tokens.enter():
+            self.context.tell(Notice("choose the token to fork at", "1-9 takes a candidate, x redraws from there"))
 
     def do_turn(self, shown: ShownGroup, by: int) -> None:
         """Turn to the next page, or one before."""
