@@ -39,8 +39,8 @@ class _Row(NamedTuple):
 
 
 class BiasDialog(ListDialog[_Row, None]):
-    """`do` has the screen take in what came of a change, which `knobs` makes and takes back. While nothing is typed the
-    candidates of `token` are listed."""
+    """Changes the biases with `knobs`, which also take a change back. While nothing is typed the candidates of `token` are
+    listed."""
 
     DEFAULT_CSS = "BiasDialog > Vertical { width: 92; max-height: 32; }"
     TITLE = "Logit biases"

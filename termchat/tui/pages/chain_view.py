@@ -176,7 +176,7 @@ def _render_effect(effect: Stage | None, before: int, width: int) -> list[Run]:
     if effect is None:
         return []
     cut = effect.survivors < before or (effect.mass is not None and effect.mass < _ALL)
-    mass = _format_mass(effect.mass, width) if cut else ""
+    mass = _format_mass(min(effect.mass, _ALL), width) if cut and effect.mass is not None else ""
     return [(mass, MUTED), (str(effect.survivors).rjust(_LEFT), STRONG if cut else MUTED)]
 
 

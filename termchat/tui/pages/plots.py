@@ -3,13 +3,13 @@
 `Trace` reads the tokens of a reply once, as they come, and folds their measures into as many columns as there is room for; when
 there are too many for the cells that hold them, neighbours become one. So a new token costs the same however long the reply is,
 and a frame costs its columns. `plot` draws columns of block characters on two axes, `plot_lines` a measure of a reply with it,
-`stacked` several below each other.
+`stack_plots` several below each other.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -143,8 +143,11 @@ class Times:
         slowest = max(values)
         if slowest > self.worst[0]:
             self.worst = slowest, len(self._sorted) + values.index(slowest)
-        self._sorted += values
-        self._sorted.sort()  # all but the new ones are sorted: this costs a comparison each
+        if len(values) > len(self._sorted) // 8:
+            self._sorted = sorted([*self._sorted, *values])
+        else:  # a token that comes costs no more in a long reply
+            for value in values:
+                insort(self._sorted, value)
 
     @property
     def median(self) -> float:

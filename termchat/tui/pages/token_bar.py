@@ -155,7 +155,7 @@ def _acting(do: Callable[Concatenate[Tokens, P], object]) -> Callable[Concatenat
 class Tokens(Column):
     """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard.
 
-    While it `is_open`, `view` is what the panels show, `typing` what a line is being typed for.
+    While it is `open`, `view` is what the panels show, `typing` what a line is being typed for.
     """
 
     DEFAULT_CSS = """
