@@ -172,6 +172,11 @@ class TermchatApp(LeavingApp):
         """The chat that is shown."""
         return self._chat_screen.chat
 
+    @property
+    def typing(self) -> bool:
+        """Whether a key that came has not been handled yet."""
+        return self._typed.busy
+
     def get_default_screen(self) -> Screen[None]:
         return self.learning.own
 

@@ -250,6 +250,11 @@ class TypeAhead:
         self._is_free = False
         """Whether no key is on its way."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether a key is still on its way."""
+        return not self._is_free
+
     async def begin(self) -> None:
         await self._hand_on(self._turn)
 
