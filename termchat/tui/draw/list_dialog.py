@@ -176,7 +176,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     NAME: str | None = None
     """Placeholder of the field that `type_name` opens; None for none."""
     NAME_COLUMN = 0
-    """ListColumn of the highlighted row from which that field covers it; 0 puts it above the list."""
+    """Column of the highlighted row from which that field covers it; 0 puts it above the list."""
     BESIDE = 110
     """Columns of the screen from which the details stand beside the list."""
     LOW = 20
