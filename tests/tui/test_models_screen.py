@@ -200,8 +200,9 @@ async def test_a_second_look_begins_with_the_first_and_drops_what_is_gone(tmp_pa
 async def test_what_the_completions_have_taken_in_is_listed_too(tmp_path: Path) -> None:
     named("Alpha-Q8_0", tmp_path)
     async with shop(tmp_path) as desk:
-        named("Beta-Q8_0", tmp_path)
         models = desk.app._models
+        await desk.until(lambda: any(map(models.facts, models.rows.values())) and not models._tasks)
+        named("Beta-Q8_0", tmp_path)
         models.look()
         while models._tasks["look"].running:
             sleep(0.01)  # nobody looks meanwhile
