@@ -26,9 +26,9 @@ HostPhase = Literal["no model", "loading", "idle", "failed"]
 
 
 class Choice(NamedTuple):
-    """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
-    in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
-    `heeds` says whether knobs follow what an engine elsewhere recommends.
+    """A model to chat with: its spec, its recommended knobs by name, and the faults of the lists it was looked up in.
+    `drafter`: the model that drafts for it, or why that cannot be used; `wanted`: the words that asked for it; `heeds`:
+    knobs follow the recommendation of a remote engine.
     """
 
     spec: ModelSpec

@@ -205,7 +205,12 @@ def _evaluate(node: ast.expr, ask: Callable[[str, str], Fact], *, strict: bool =
         return all(_OPERATORS[type(one)](*pair) for one, pair in zip(operators, pairwise(values), strict=True))
     if True in texts:
         raise TypeError(f"only numbers can be reckoned with, in {ast.unparse(node)!r}")
-    return _OPERATORS[type(operators[0])](*([values] if isinstance(node, ast.BoolOp) else values))
+    try:
+        return _OPERATORS[type(operators[0])](*([values] if isinstance(node, ast.BoolOp) else values))
+    except ZeroDivisionError:
+        if not strict:
+            raise
+        return _SAMPLES["number"]  # of facts that are not the same
 
 
 def _explain_no_truth(node: ast.expr, kind: FactKind) -> str:

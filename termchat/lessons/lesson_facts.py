@@ -727,6 +727,7 @@ class LessonFacts:
         self._chat, self._screen = chat, screen
         self._messages, self._stopped_count = messages, stopped_count
         self._begun: tuple[object, dict[str, Fact]] = (None, {})
+        self._recorded: tuple[Node, int, Token] | None = None
         self._group: ReplyGroup | None = None
         self._lists: dict[str, int | None] = {}
         """Tokens of each text whose list was asked for, None until it came."""
@@ -852,7 +853,13 @@ class LessonFacts:
         waiting = self._chat.paused
         if waiting is not None and place.at >= len(node.ids):
             return waiting.token
-        return self._chat.session.read_token(node, place.at)
+        known = self._recorded  # a record is read once, as long as the cursor stays where it is
+        if known is None or known[0] is not node or known[1] != place.at:
+            token = self._chat.session.read_token(node, place.at)
+            if token is None:
+                return None
+            known = self._recorded = (node, place.at, token)
+        return known[2]
 
     def _of_screen(self, name: str) -> Fact:
         value = self._screen().get(name)

@@ -35,7 +35,7 @@ _MOST_HINTS = 2
 _SHOWN = 60
 _LONGEST = 500
 """Cells of a message."""
-_NAME = re.compile(r"(?:(\d+)-)?(.+)")
+_NAME = re.compile(r"(?:(\d+)-)?(.+)", re.DOTALL)
 _DIGITS = re.compile(r"(\d+)")
 _TOML_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _T = TypeVar("_T", bound=msgspec.Struct)

@@ -99,6 +99,8 @@ def test_dividing_by_nothing_is_absent() -> None:
         ("says('a', 'b')", "a fact takes one text in quotes"),
         ("f'{loops}' == 'a'", "is not made of facts"),
         ("tokens > " + "9" * 600, "more than 500 characters"),
+        ("1 / (tokens - seen) > lops", "unknown fact 'seen'"),
+        ("1 / (tokens - turns) > lops", "unknown fact 'lops' (did you mean loops?)"),
     ],
 )
 def test_what_is_no_check(check: str, message: str) -> None:

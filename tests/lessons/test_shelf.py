@@ -69,6 +69,14 @@ def test_what_else_is_in_the_folder_does_not_matter(folders: tuple[Path, Path]) 
     assert shelf.broken == ()
 
 
+def test_a_name_may_have_a_line_break(folders: tuple[Path, Path]) -> None:
+    (folders[1] / "7-a\nb.toml").write_text(EXAMPLE)
+    (folders[1] / "c\nd.toml").write_text("")
+    shelf = read_shelf(folders)
+    assert shelf.lesson("7").id == "a\nb"
+    assert len(shelf.broken) == 1
+
+
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     shelf = read_shelf([tmp_path / "file"])

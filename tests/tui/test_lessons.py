@@ -1330,6 +1330,19 @@ async def test_a_key_waits_for_what_comes_of_a_dialog_that_is_gone(monkeypatch: 
     assert list(runs) == [False]
 
 
+async def test_each_key_waits_for_what_the_one_before_it_does() -> None:
+    async with learner() as desk:
+        screen, ready = desk.app._chat_screen, asyncio.Event()
+        screen.call_later(ready.wait)  # a screen that takes its time
+        pressing = asyncio.create_task(Autoplay(screen)._press("ctrl+l"))
+        await asyncio.sleep(0.3)
+        assert desk.app.typing
+        assert not pressing.done()
+        ready.set()
+        await asyncio.wait_for(pressing, 60)
+        assert not desk.app.typing
+
+
 @pytest.mark.parametrize("on", ["left", "another"])
 async def test_how_a_model_runs_for_a_lesson_ends_with_it(tmp_path: Path, on: str) -> None:
     named("Alpha-Q8_0", tmp_path / "m")

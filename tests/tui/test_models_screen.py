@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import sleep
 
 import msgspec
 import pytest
@@ -194,6 +195,19 @@ async def test_a_second_look_begins_with_the_first_and_drops_what_is_gone(tmp_pa
         assert desk.app._models.rows.keys() >= {str(file)}  # known from before
         await desk.until(lambda: desk.open and not desk.line("Alpha-Q8_0"))
         assert desk.line("Beta-Q8_0")
+
+
+async def test_what_the_completions_have_taken_in_is_listed_too(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path)
+    async with shop(tmp_path) as desk:
+        models = desk.app._models
+        await desk.until(lambda: any(map(models.facts, models.rows.values())) and not models._tasks)
+        named("Beta-Q8_0", tmp_path)
+        models.look()
+        while models._tasks["look"].running:
+            sleep(0.01)  # nobody looks meanwhile
+        assert models.take()
+        await desk.shows("Beta-Q8_0")
 
 
 async def test_what_a_file_says_is_read_for_the_models_in_view(tmp_path: Path) -> None:

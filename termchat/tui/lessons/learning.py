@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Notice
 from termchat.chat.host import Choice
+from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lists.gather import Models, SessionList
@@ -110,8 +111,12 @@ class Learning(LessonKeeping):
         from termchat.tui.lessons.lesson_screen import LessonScreen
 
         left, own = None, self.own
-        if state.step and self._sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
-            left = await asyncio.to_thread(self._sessions.of_lesson, lesson.id)
+        sessions = self._sessions
+        if state.step and sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
+            over = asyncio.Event()
+            reading = BackgroundTask(lambda: [sessions.of_lesson(lesson.id)], lambda: own.call_later(over.set))
+            await over.wait()
+            (left,) = reading.take()
         if self._screen is None:
             own.suspend()
             self._choice = own.chat.host.wanted

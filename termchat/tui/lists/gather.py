@@ -151,6 +151,8 @@ class Models:
         self._tasks: dict[str, BackgroundTask[Update]] = {}
         """Threads at work: one that looks, one that reads, one that chooses, and one for each engine that is asked."""
         self._looked_for: str | None = None
+        self.news = 0
+        """Times that `take` has changed something: the list and the composer both take."""
 
     @property
     def config(self) -> Settings:
@@ -198,6 +200,7 @@ class Models:
             if is_over:
                 del self._tasks[kind]
             changed |= bool(updates) or (is_over and kind not in ("read", "choose"))
+        self.news += changed
         return changed
 
     def in_file(self, path: str | Path) -> str:

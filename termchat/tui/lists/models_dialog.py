@@ -103,7 +103,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         """The model whose settings are shown as soon as its file is read."""
         self._asked = ""
         """The engine that a person had asked again."""
-        self._seen = self.chat.phase, self.chat.host.drafter, self.chat.host.drafter_failure
+        self._seen = self.chat.phase, self.chat.host.drafter, self.chat.host.drafter_failure, models.news
         self._order_models()
         self._filter_rows()
         self.set_rows(self.rows)
@@ -129,15 +129,16 @@ class ModelsDialog(ListDialog[Item, Choice]):
 
     def _take_news(self) -> None:
         """Take in the results of threads and changes of the chat; tell what became of a draft model."""
-        changed, host, before = self.models.take(), self.chat.host, self._seen
-        self._seen = self.chat.phase, host.drafter, host.drafter_failure
+        self.models.take()
+        host, before = self.chat.host, self._seen
+        self._seen = self.chat.phase, host.drafter, host.drafter_failure, self.models.news
         if host.drafter_failure not in (None, before[2]):
             self.say("; ".join(filter(None, (host.drafter_failure.message, host.drafter_failure.hint))))
         elif host.drafter is not None and host.drafter != before[1]:
             self.tell(f"{host.drafter.name} drafts for {self.loaded.name if self.loaded else 'it'}")
         elif host.drafter is None and before[1] is not None and self.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
-        if changed or before != self._seen:
+        if before != self._seen:
             self.list_models()
         elif self.models.downloads:
             self.set_rows(self.rows)
