@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from termchat.conversation.token_marks import TokenMark
 from termchat.text import one_line
@@ -27,6 +28,15 @@ _FAR = 400
 _LINE_END = re.compile(r"[^\S\n]*\n?")
 
 
+class Cell(NamedTuple):
+    """A character on a line with its cells, and its offset in the text of its turn."""
+
+    text: str
+    begin: int
+    end: int
+    offset: int
+
+
 class Block:
     """Characters `start` to `end` of a turn, laid out when it comes into view. `gap` puts a blank line before it.
 
@@ -42,6 +52,8 @@ class Block:
         self.width = 0
         """The width for which it is laid out; 0 where its text has changed since."""
         self._offsets: list[int] | None = None
+        self.cells: dict[int, list[Cell]] = {}
+        """The characters of its lines, as far as the cursor has asked for them."""
 
     def estimate(self, width: int) -> int:
         """Estimate how many lines it takes."""
@@ -63,6 +75,7 @@ class Block:
             lines = [BLANK, *lines]
             self._offsets = [self.start, *self._offsets] if self._offsets is not None else None
         self.lines, self.width = lines, width
+        self.cells.clear()
 
     def content(self, width: int) -> list[Line]:
         """Lay out its own lines."""

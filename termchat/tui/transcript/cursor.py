@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from rich.cells import split_graphemes
 
-from termchat.tui.transcript.blocks import Block, TextBlock
+from termchat.tui.transcript.blocks import Block, Cell, TextBlock
 from termchat.tui.transcript.document import Anchor, Document
 from termchat.tui.transcript.selection import map_characters
 from termchat.tui.transcript.tokens import (
@@ -37,15 +37,6 @@ class Spot(NamedTuple):
     end: int
     own: bool
     blank: bool = False
-
-
-class Cell(NamedTuple):
-    """A character on a line with its cells, and its offset in the text of its turn."""
-
-    text: str
-    begin: int
-    end: int
-    offset: int
 
 
 Move = Literal[
@@ -208,13 +199,16 @@ def _find_stand_in(block: Block, begin: int, end: int) -> Spot:
 
 
 def list_cells(block: Block, row: int) -> list[Cell]:
-    """List the characters of the text on a line of a laid-out block that have cells."""
+    """List the characters of the text on a line of a laid-out block that have cells; the block keeps them."""
+    if (known := block.cells.get(row)) is not None:
+        return known
     shown, cells, used = block.lines[row].text, list[Cell](), 0
     places = map_characters(block, row) if block.is_text(row) else []
     for begin, end, size in split_graphemes(shown)[0]:
         if size and begin < len(places) and places[begin] >= 0:
             cells.append(Cell(shown[begin:end], used, used + size, places[begin]))
         used += size
+    block.cells[row] = cells
     return cells
 
 
