@@ -22,17 +22,17 @@ from textual.theme import Theme
 from textual.widgets import Input, TextArea
 
 from termchat.chat.changes import Notice
-from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 from termchat.tui.draw.field import Field
-from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
+from termchat.tui.keys.key import NO_KEY, key_of, keys_of, remap
 from termchat.tui.keys.tables import (
     APP,
     CHAT,
     COMPOSER,
+    KEYS,
     LESSON,
     MODEL,
     TOKENS,
@@ -46,7 +46,7 @@ from termchat.tui.lessons.learning import Learning
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
-from termchat.tui.slash.slash import Slash
+from termchat.tui.slash.slash import attach
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs, TypeAhead, burst_of
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
@@ -75,10 +75,9 @@ class TermchatApp(LeavingApp):
     """The whole app. Its return code is 0, or 128 and the number of the signal that ended it.
 
     Args:
-        chat: its engine need not run yet; `chat.loading.load(spec)` is called after the first frame.
-        spec: the model to load, if it is known.
-        choose: finds the model to load, after the first frame; raises ModelError without one.
-        missing: why there is no model; the list of models then opens with it.
+        chat: its engine need not run yet.
+        load: loads the model, after the first frame, and returns the faults of the lists in which it was looked up; raises
+            ModelError without one: the list of models then opens.
         models: the known models; None looks for them as the user configured.
         sessions: the saved chats, if chats are saved.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
@@ -106,10 +105,8 @@ class TermchatApp(LeavingApp):
     def __init__(
         self,
         chat: Chat,
-        spec: ModelSpec | None = None,
+        load: Callable[[Chat], Iterable[str]] = lambda _: (),
         *,
-        choose: Callable[[], Choice] | None = None,
-        missing: str = "",
         models: Models | None = None,
         sessions: SessionList | None = None,
         theme: str = AUTO,
@@ -124,19 +121,18 @@ class TermchatApp(LeavingApp):
         big: bool = False,
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
-        keys = dict(keymap or {})
+        remap(keymap or {})
+        self.set_keymap({id: keys or NO_KEY for id, keys in (keymap or {}).items()})
         self.asks_background = abilities.depth != "none"
-        defaults = {key.id: key.keys for key in (*CHAT, *MODEL, *TOKENS, *APP, *COMPOSER)}
-        names = (name.strip() for names in (defaults | keys).values() for name in names.split(","))
-        self.alt_keys = {name for name in names if name.startswith("alt+")}
+        names = (name for key in (*CHAT, *MODEL, *TOKENS, *APP, *COMPOSER) for name in keys_of(key))
+        self.alt_keys, self.quit_keys = {name for name in names if name.startswith("alt+")}, keys_of(KEYS["quit"])
         self.unread: set[int] = set()
         """What the terminal's thread has sent and nobody has taken in: ids of the events."""
-        self._spec, self._at_end, self._ended = spec, close, False
-        self._lesson = lesson
+        self._load, self._models, self._lesson = load, models or Models(), lesson
+        self._at_end, self._ended = close, False
         self._typed = TypeAhead(self, self._take)
         self._begun = self._written = False
         self._left: int | None = None
-        self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
         self.theme_chooser, self._keeps_theme = ThemeChooser(abilities.depth, theme, contrast=big), keeps_theme
         others = list(notices)
@@ -151,16 +147,12 @@ class TermchatApp(LeavingApp):
         options: dict[str, Any] = {
             "models": self._models,
             "sessions": sessions,
-            "keymap": keys,
             "theme_chooser": self.theme_chooser,
             "big": big,
         }
         own = ChatScreen(chat, self.palette, **options)
-        Slash(own).attach()
-        self.learning = Learning(own, options, self._models, sessions, lambda screen: Slash(screen).attach(), big=big)
-        self.quit_keys = self._chat_screen.quits
-        remap(keys)
-        self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
+        attach(own)
+        self.learning = Learning(own, options, attach)
 
     @property
     def _chat_screen(self) -> ChatScreen:
@@ -384,9 +376,8 @@ class TermchatApp(LeavingApp):
                     refused = self.chat.find_refusal(need) if need is not None else None
                     help = refused.message if refused is not None else key.help
                     keys = way_to(key.id)
-                    yield SystemCommand(
-                        key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
-                    )
+                    help = f"{keys}  {help}" if keys else help
+                    yield SystemCommand(key.palette, help, lambda key=key: screen.run_key(key))
         for name in (AUTO, *self.theme_chooser.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.action_keep_theme(name))
 
@@ -409,10 +400,6 @@ class TermchatApp(LeavingApp):
                 return True
         return await super().run_action(action, default_namespace, namespaces)
 
-    async def _act(self, key: Key) -> None:
-        owner = self if key in APP else self._chat_screen.tokens if key in TOKENS else self._chat_screen
-        await self.run_action(key.action, owner)
-
     async def _begin(self) -> None:
         self._begun = True
         await self._typed.begin()
@@ -421,24 +408,20 @@ class TermchatApp(LeavingApp):
             return
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         gc.enable()
+        missing = ""
         try:
-            if self._spec is not None:
-                self.chat.loading.load(self._spec)
-            elif self._choose is not None:
-                choice = self._choose()
-                mistakes = [Notice(mistake, severity="warning") for mistake in choice.mistakes]
-                for notice in in_short(mistakes, len(self._notices)):
-                    self._chat_screen.tell(notice)
-                self.chat.loading.switch_model(choice)
+            mistakes = [Notice(mistake, severity="warning") for mistake in self._load(self.chat)]
+            for notice in in_short(mistakes, len(self._notices)):
+                self._chat_screen.tell(notice)
         except ModelError as error:
-            self._missing = f"{error.message}. {error.hint}".strip()
+            missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
             self._notices.append(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
         for notice in self._notices:  # not before: the load of a model takes errors away
             self._chat_screen.tell(notice)
-        if self._missing:
-            self.call_later(self._offer_models)  # after the keys that have come by now
+        if missing:
+            self.call_later(self._offer_models, missing)  # after the keys that have come by now
         else:
             self.call_later(self._learn)
 
@@ -447,12 +430,12 @@ class TermchatApp(LeavingApp):
         if self._lesson is not None:
             self.learning.open_named(self._lesson)
 
-    def _offer_models(self) -> None:
+    def _offer_models(self, missing: str) -> None:
         """Open the list of models; say where it is instead if a message is being written, whose keys it would take."""
         if self._written:
-            self._chat_screen.tell(Notice(self._missing, f"{name_of('models')} lists all models", "warning"))
+            self._chat_screen.tell(Notice(missing, f"{name_of('models')} lists all models", "warning"))
         else:
-            self._chat_screen.choosing.open(self._missing, self._learn)
+            self._chat_screen.choosing.open(missing, self._learn)
 
     if sys.platform != "win32":
 

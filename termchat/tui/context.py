@@ -69,9 +69,6 @@ class ScreenContext(LiveScreen):
         """Remove the notice with this message, which holds no more."""
         raise NotImplementedError
 
-    def forget_notices(self) -> None:
-        raise NotImplementedError
-
     def take_keyboard(self) -> None:
         """Give the keyboard to the innermost open widget: TUNE, the page or mode in the chat's place, else the composer."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,9 +99,15 @@ def build(
         configured=configured,
         measures=engine is None,
     )
+
+    def load(chat: Chat) -> Iterable[str]:
+        choice = choose_configured(config)
+        chat.loading.switch_model(choice)
+        return choice.mistakes
+
     return TermchatApp(
         chat,
-        choose=lambda: choose_configured(config),
+        load,
         models=Models(config),
         theme=config.theme,
         theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",

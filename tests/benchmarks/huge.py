@@ -25,6 +25,7 @@ from termchat.conversation.store.store import Store
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from tests.benchmarks.long import latest
+from tests.chats import chosen
 from tests.tui import fake_engine
 
 WORDS = "The quick brown fox jumps over the lazy dog while bears sleep"
@@ -97,7 +98,10 @@ async def _with_app(home: Path, do: Callable[[TermchatApp, fake_engine.FakeEngin
     config, store = load(environ={}, file=home / "none.toml"), Store.open(home / "sessions.db")
     engine = fake_engine.FakeEngine()
     app = TermchatApp(
-        latest(store, config, engine), ModelSpec("/tiny.gguf", "tiny"), theme="dark", close=lambda: store.close(60.0)
+        latest(store, config, engine),
+        chosen(ModelSpec("/tiny.gguf", "tiny")),
+        theme="dark",
+        close=lambda: store.close(60.0),
     )
     async with app.run_test(size=(120, 40)):
         await do(app, engine)

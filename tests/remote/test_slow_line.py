@@ -19,7 +19,7 @@ from termchat.engine.make import engine_at
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.delayed_line import DelayedPort
 from tests.fake_ssh import WORKER, delayed, install, lab
 from tests.remote.conftest import RealServer
@@ -74,7 +74,7 @@ class Looked:
 @asynccontextmanager
 async def app_on(address: EngineAddress) -> AsyncIterator[Looked]:
     chat = chat_on(engine_at(address), Tuning(seed=3, max_tokens=30, temperature=1.0))
-    app = TermchatApp(chat, ModelSpec("", "smollm2", context=1024, threads=1, engine=address), theme="dark")
+    app = TermchatApp(chat, chosen(ModelSpec("", "smollm2", context=1024, threads=1, engine=address)), theme="dark")
     async with app.run_test(size=(120, 40)):
         looked = Looked(app)
         await looked.until(lambda: chat.phase == "idle")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from unittest.mock import patch
@@ -18,7 +18,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
 from termchat.tui.screen import notices
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 
 SPEC = ModelSpec("/tiny.gguf", "tiny")
@@ -142,12 +142,14 @@ async def desktop(
     size: tuple[int, int] = (120, 40),
     *,
     spec: ModelSpec | None = SPEC,
+    load: Callable[[Chat], Iterable[str]] | None = None,
     loads: bool = True,
     chat: Callable[[FakeEngine], Chat] = lambda engine: chat_on(engine, Tuning(seed=1)),
     **options: object,
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
-    app = TermchatApp(chat(engine), spec, **{"theme": "dark", **options})  # type: ignore[arg-type]
+    load = load or (chosen(spec) if spec is not None else lambda _: ())
+    app = TermchatApp(chat(engine), load, **{"theme": "dark", **options})  # type: ignore[arg-type]
     with without_naps(), patch.object(notices, "_QUIT_WITHIN", PATIENCE), patch.object(notices, "_GLANCE", PATIENCE):
         async with app.run_test(size=size) as pilot:
             desk = Desktop(app, engine, pilot)

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Any
 
 import pytest
 from textual import events
@@ -27,7 +26,7 @@ from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.pages.panels import Panels
 from termchat.tui.transcript import TranscriptView
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen, switch_to
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, command, desktop
 
@@ -62,8 +61,7 @@ async def test_a_text_sent_while_the_model_loads_is_shown_as_queued_and_sent_whe
         assert "Hi you" in desk.text
 
 
-@pytest.mark.parametrize("model", [{"spec": SPEC}, {"choose": lambda: Choice(SPEC, {})}], ids=["known", "looked for"])
-async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn(model: dict[str, Any]) -> None:
+async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn() -> None:
     drawn: list[bool] = []
 
     class Watched(FakeEngine):
@@ -72,21 +70,21 @@ async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn(model
             return super().send(command)  # type: ignore[arg-type]
 
     engine = Watched()
-    app = TermchatApp(chat_on(engine), **model, theme="dark")
+    app = TermchatApp(chat_on(engine), chosen(SPEC), theme="dark")
     async with app.run_test() as pilot:
         await Desktop(app, engine, pilot).until(lambda: drawn)
     assert drawn == [True]
 
 
 async def test_knobs_follow_what_is_recommended_for_the_model_and_what_they_refuse_is_told() -> None:
-    async with desktop(spec=None, choose=lambda: Choice(SPEC, {"top_k": 7, "temperature": 9.0})) as desk:
+    async with desktop(load=lambda chat: switch_to(chat, Choice(SPEC, {"top_k": 7, "temperature": 9.0}))) as desk:
         assert desk.chat.tuning.top_k == 7
         assert "the model's recommendation is ignored" in desk.text
 
 
 async def test_what_is_wrong_in_the_list_of_models_is_told_with_the_model_that_is_loaded() -> None:
     mistakes = ("models.toml cannot be read: it is a pipe", *(f"mistake {number}" for number in range(9)))
-    async with desktop(spec=None, choose=lambda: Choice(SPEC, {}, mistakes)) as desk:
+    async with desktop(load=lambda chat: switch_to(chat, Choice(SPEC, {}, mistakes))) as desk:
         assert "models.toml cannot be read: it is a pipe" in desk.text
         assert "8 more configuration mistakes" in desk.text
         assert desk.engine.commands
@@ -378,7 +376,7 @@ async def test_the_stop_editor_opens_empty_lists_what_is_there_and_says_what_wor
         await desk.type("", "ctrl+t", "s", "enter", *"one", "enter", *"two", "enter", *"half", "escape", "enter")
         assert desk.chat.tuning.stop == ("one", "two")
         assert "half" not in desk.text
-        *_, listed, _field, keys = desk.text.splitlines()
+        *_, listed, _edge, _composer, keys = desk.text.splitlines()
         assert '"one"' in listed
         assert '"two"' in listed
         assert "Enter add  Tab add, keep the text  Backspace when empty, removes the last" in keys
@@ -783,4 +781,4 @@ async def test_a_text_that_ends_the_reply_is_kept_on_demand() -> None:
         await desk.type("}", "tab")
         assert desk.chat.breakpoints == ()
         await desk.type("", "tab")
-        assert desk.app.focused is desk.app.screen.query_one("BottomBar > Input")
+        assert desk.app.focused is desk.app.screen.query_one("AskLine Input")

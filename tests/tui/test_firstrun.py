@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from termchat import paths
-from termchat.chat.loading import Choice
 from termchat.chat.opening import choose_model
+from termchat.chat.service import Chat
 from termchat.config import personas
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
@@ -22,7 +23,7 @@ from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.model_lines import first_run_lines
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen, missing, switch_to
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, without_naps
@@ -58,7 +59,7 @@ def words(desk: Desktop) -> str:
 
 
 async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be_had(models: Models) -> None:
-    async with desktop(spec=None, missing="there is none", models=models, size=(80, 24)) as desk:
+    async with desktop(load=missing("there is none"), models=models, size=(80, 24)) as desk:
         await looked(desk)
         for said in (
             "Welcome to termchat", "WHAT THIS IS", "ON THIS MACHINE", "None found in", "TO DOWNLOAD",
@@ -74,14 +75,14 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
 async def test_the_list_does_not_take_the_keys_of_who_writes_already(models: Models) -> None:
     engine = FakeEngine()
 
-    def choose() -> Choice:
+    def load_none(_: Chat) -> Iterable[str]:
         for key in "hi":  # while the disk is searched
             event = events.Key(key, key)
             event.set_sender(app)
             app.post_message(event)
         raise ModelError("there is none", "get one")
 
-    app = TermchatApp(chat_on(engine), choose=choose, models=models, theme="dark")
+    app = TermchatApp(chat_on(engine), load_none, models=models, theme="dark")
     with without_naps():
         async with app.run_test(size=(100, 30)) as pilot:
             desk = Desktop(app, engine, pilot)
@@ -95,7 +96,7 @@ async def test_the_list_does_not_take_the_keys_of_who_writes_already(models: Mod
 
 
 async def test_a_message_without_a_model_says_so_and_what_loads_one_shows_all(models: Models) -> None:
-    async with desktop(spec=None, missing="there is none", models=models) as desk:
+    async with desktop(load=missing("there is none"), models=models) as desk:
         await looked(desk)
         await desk.type("", "escape")
         await desk.type("hello", "enter")
@@ -108,7 +109,7 @@ async def test_a_message_without_a_model_says_so_and_what_loads_one_shows_all(mo
 
 async def test_a_model_that_is_here_is_named_and_highlighted(models: Models, home: Path) -> None:
     named("Tiny-Fox-Q8_0", home / ".lmstudio/models/owner")
-    async with desktop(spec=None, missing="there is none", models=models) as desk:
+    async with desktop(load=missing("there is none"), models=models) as desk:
         await looked(desk)
         assert "Tiny-Fox-Q8_0. Enter chats with the highlighted one." in words(desk)
 
@@ -122,7 +123,9 @@ def test_a_model_that_cannot_be_used_is_not_passed_over() -> None:
 @pytest.mark.usefixtures("models")
 async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home: Path) -> None:
     config = load({"model": "foxes"}, {}, home / "none")
-    async with desktop(spec=None, choose=lambda: choose_model(config, config.model), models=Models(config)) as desk:
+    async with desktop(
+        load=lambda chat: switch_to(chat, choose_model(config, config.model)), models=Models(config)
+    ) as desk:
         await looked(desk)
         assert "Welcome" not in desk.text
         assert "no model named 'foxes'" in words(desk)
@@ -190,9 +193,8 @@ def test_pictures_of_the_first_run(
     snap_compare: Snapshot, models: Models, size: tuple[int, int], theme: str, what: str
 ) -> None:
     """After a wanted change: `pytest tests/tui/test_firstrun.py --snapshot-update`."""
-    spec = None if what == "first" else ModelSpec("/tiny.gguf", "tiny")
-    missing = "there is none" if what == "first" else ""
-    app = TermchatApp(chat_on(FakeEngine(), Tuning(seed=42)), spec, models=models, missing=missing, theme=theme)
+    model = missing("there is none") if what == "first" else chosen(ModelSpec("/tiny.gguf", "tiny"))
+    app = TermchatApp(chat_on(FakeEngine(), Tuning(seed=42)), model, models=models, theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_t
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.bottom_bar import key_line
 from termchat.tui.themes.library import PLAIN as NO_COLOUR
-from tests.chats import chat_on
+from tests.chats import chat_on, missing
 from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
@@ -599,7 +599,7 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
 
 async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() -> None:
     write_lessons(paths.lessons_folder())
-    async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
+    async with desktop(lesson="first-own", load=missing("there is none")) as desk:
         await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "escape")
         await desk.until(lambda: desk.app.learning.strip is not None)

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.lessons.playing import LessonState
 from termchat.tui.app import TermchatApp
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import SECOND, at_step, begun, write_lessons
@@ -77,7 +77,7 @@ def test_a_lesson(
     )
     engine = FakeEngine()
     chat = chat_on(engine, Tuning(seed=42))
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "SmolLM2-135M-Instruct"), theme=theme)
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "SmolLM2-135M-Instruct")), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

@@ -14,7 +14,7 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.lists.small_dialogs import FullDialog
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.blocks import Block
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, path, talked
@@ -154,7 +154,7 @@ async def test_a_full_context_asks_what_to_do_and_leaves_the_keys_to_what_is_bei
 ) -> None:
     engine = FakeEngine()
     chat = chat_on(engine, Tuning(seed=7), on_full="ask")
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "tiny")), theme="dark")
     async with app.run_test(size=(100, 30)) as pilot:
         desk = Desktop(app, engine, pilot)
         await filled(desk, engine, chat)

@@ -25,7 +25,7 @@ from termchat.tui.lists.gather import Facts, Models, Pull
 from termchat.tui.lists.model_lines import Item, list_columns, matches, model_line, model_lines, rank
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
-from tests.chats import chat_on
+from tests.chats import chat_on, missing
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
@@ -588,7 +588,7 @@ async def test_without_a_model_the_list_opens_and_the_first_that_comes_is_chatte
     home: Path, server: FileServer
 ) -> None:
     data, _ = served(home, server, "remote")
-    async with shop(spec=None, missing="there is no model. Download one.") as desk:
+    async with shop(load=missing("there is no model. Download one.")) as desk:
         assert desk.open
         assert "Welcome to termchat" in desk.text
         await desk.type("", "escape")
@@ -617,7 +617,7 @@ async def test_a_program_without_a_model_says_what_is_missing(home: Path) -> Non
 
 async def test_the_model_that_was_asked_for_is_highlighted_where_it_is_missing(home: Path) -> None:
     models = Models(load({"model": "smollm3"}, {}, home / "none"))
-    async with desktop(spec=None, missing="smollm3 is not downloaded yet.", models=models) as made:
+    async with desktop(load=missing("smollm3 is not downloaded yet."), models=models) as made:
         desk = Shop(made.app, made.engine, made.pilot)
         await desk.shows("SmolLM3 3B: can think before it")
 

@@ -22,7 +22,7 @@ from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.lists import model_lines
 from termchat.tui.lists.gather import Models, Pull
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.models_dialog import family
@@ -68,7 +68,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
     pull.cancel()
     pull.problem = ModelError("stopped", "Enter goes on.")
     return TermchatApp(
-        chat_on(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), models=models, theme=theme
+        chat_on(FakeEngine(), Tuning(seed=42)), chosen(ModelSpec("/tiny.gguf", "tiny")), models=models, theme=theme
     )
 
 
@@ -153,7 +153,7 @@ def test_which_models_draft_for_the_loaded_one(
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue({}))
     spec = ModelSpec(str(folder / "Large.gguf"), "Large")
     app = TermchatApp(
-        chat_on(FakeEngine(), Tuning(seed=42)), spec, models=Models(load({}, {}, home / "none")), theme=theme
+        chat_on(FakeEngine(), Tuning(seed=42)), chosen(spec), models=Models(load({}, {}, home / "none")), theme=theme
     )
 
     async def play(pilot: Pilot[None]) -> None:

@@ -11,6 +11,7 @@ from termchat.config.presets import CHAIN, Preset
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust
 from termchat.tui.lists.preset_dialog import PresetsDialog
+from tests.chats import switch_to
 from tests.tui.running_app import SPEC, Desktop, click, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -125,7 +126,7 @@ async def test_only_presets_of_ones_own_are_renamed_and_removed() -> None:
 
 
 async def test_the_panel_says_what_the_model_recommends() -> None:
-    async with desktop(spec=None, choose=lambda: Choice(SPEC, {"top_k": 7, "temperature": 0.6})) as desk:
+    async with desktop(load=lambda chat: switch_to(chat, Choice(SPEC, {"top_k": 7, "temperature": 0.6}))) as desk:
         assert "from model: top_k temp" in desk.text
         await desk.type("/preset code", "escape", "enter")
         assert "from preset code" in desk.text

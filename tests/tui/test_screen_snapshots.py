@@ -16,7 +16,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.transcript.view import TranscriptView
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
@@ -190,7 +190,7 @@ def test_the_screen(
     chat.conversation.title = (
         "A fox, a bear and a very long winter: 狐と熊と長い冬の物語" if scene is cut_off else "fox and bear"
     )
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", name), theme=theme)
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", name)), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

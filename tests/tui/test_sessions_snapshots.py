@@ -13,7 +13,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.lists import sessions_dialog
 from termchat.tui.lists.gather import SessionList
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps
 from tests.tui.sessions_dialog import NOON, FakeStore, Library
@@ -42,7 +42,7 @@ def test_the_saved_chats(
     monkeypatch.setattr(sessions_dialog, "time", lambda: NOON)
     saved = SessionList(FakeStore(number), load({}, {}, Path("/none")))  # type: ignore[arg-type]
     app = TermchatApp(
-        chat_on(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme
+        chat_on(FakeEngine(), Tuning(seed=42)), chosen(ModelSpec("/tiny.gguf", "tiny")), sessions=saved, theme=theme
     )
 
     async def play(pilot: Pilot[None]) -> None:

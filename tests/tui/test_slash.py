@@ -282,11 +282,10 @@ async def test_help_lists_every_command() -> None:
         assert KNOBS["seed"].help[:20] in desk.text
 
 
-def test_completion_is_for_the_first_line_alone() -> None:
+def test_the_name_of_a_command_is_completed_and_that_of_a_path_is_not() -> None:
     slash = Slash(None)  # type: ignore[arg-type]  # names are completed without a screen
-    assert slash.complete("/ne", 3, first=False) is None
-    assert slash.complete("/usr/b", 6, first=True) is None
-    found = slash.complete("/ne", 3, first=True)
+    assert slash.complete("/usr/b", 6) is None
+    found = slash.complete("/ne", 3)
     assert found is not None
     assert (found.start, found.offers[0].text) == (0, "/new")
 

@@ -11,7 +11,7 @@ from textual.widgets import Input
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, Snapshot
@@ -24,7 +24,7 @@ def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:
     engine = FakeEngine()
     chat = chat_on(engine, Tuning(seed=42, stop=("\n6.",), max_tokens=512))
     chat.conversation.title = "fox and bear"
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "tiny")), theme=theme)
 
     async def play(pilot: Pilot[None], *keys: str) -> None:
         desk = Desktop(app, engine, pilot)

@@ -11,7 +11,7 @@ from textual.widgets import Input
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.drafted import fields_in_round, say_plain, say_round
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, command, without_naps
@@ -101,7 +101,7 @@ def test_speculation(snap_compare: Snapshot, scene: Scene, size: tuple[int, int]
     engine = FakeEngine()
     chat = chat_on(engine, Tuning(seed=42, draft="ngram"), kept=True)
     chat.conversation.title = "fox and bear"
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "tiny")), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

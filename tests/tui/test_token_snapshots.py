@@ -15,7 +15,7 @@ from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, STORY, Snapshot, pieces
@@ -155,7 +155,7 @@ def test_token_mode(snap_compare: Snapshot, scene: Scene, size: tuple[int, int],
     engine = FakeEngine()
     chat = chat_on(engine, Tuning(seed=42), kept=True)
     chat.conversation.title = "fox and bear"
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "tiny")), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

@@ -27,7 +27,7 @@ from termchat.tui.pages.parting_pages import LockstepPage
 from termchat.tui.pages.scene import Scene
 from termchat.tui.pages.shown_group import ShownGroup
 from termchat.tui.screen import walks_view
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
 from tests.tui.snapshots import Snapshot
@@ -470,7 +470,7 @@ def test_the_pages(
     if scene is dialog:  # which waits until its draft is counted
         monkeypatch.setattr(chat_composer, "_AT_REST", 0.25)
     engine = FakeEngine()
-    app = TermchatApp(remembered(engine), SPEC, theme=theme)
+    app = TermchatApp(remembered(engine), chosen(SPEC), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

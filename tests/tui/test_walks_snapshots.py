@@ -15,7 +15,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.screen import walks_view
 from termchat.tui.terminal.capabilities import Abilities
-from tests.chats import chat_on
+from tests.chats import chat_on, chosen
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, STORY, Snapshot, pieces
@@ -87,7 +87,7 @@ def test_walks(snap_compare: Snapshot, scene: Scene, size: tuple[int, int], them
     chat = chat_on(engine, Tuning(seed=42))
     chat.conversation.title = "the sea"
     abilities = {"abilities": Abilities("none")} if theme == "none" else {"theme": theme}
-    app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), **abilities)  # type: ignore[arg-type]
+    app = TermchatApp(chat, chosen(ModelSpec("/tiny.gguf", "tiny")), **abilities)  # type: ignore[arg-type]
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, engine, pilot)

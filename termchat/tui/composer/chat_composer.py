@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
 from time import monotonic
@@ -31,7 +30,7 @@ from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import SessionStore
 from termchat.conversation.store.store import HISTORY, StoreError
 from termchat.text import one_line, size
-from termchat.tui.composer.completion import CompletionSource, Paths, Popup
+from termchat.tui.composer.completion import Completion, Paths, Popup
 from termchat.tui.composer.composer import Composer
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import Ink, Line
@@ -50,7 +49,7 @@ _LEAST = 6
 _OTHERS = 6
 """rows are left for all else."""
 _UNASKED = 0.4
-"""Seconds after offers came late, as from a slow disk, in which only Tab is for them: other keys were pressed before they were
+"""Seconds after offers came late, as those of models, in which only Tab is for them: other keys were pressed before they were
 seen."""
 _GOES_ON = ("/", " ")
 """What an offer ends with behind which there is more to choose, or nothing to add."""
@@ -210,14 +209,14 @@ class ChatComposer(Composer):
 
     What others do for it is set from outside:
 
-    - `sources` know what can be completed; `popup` shows it.
+    - `complete_command` completes a first line that begins with a slash, at a column; called at every key.
     - `commands` gets each text before it is sent; True if it was a command, which is done by then.
     - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
     - `before_all` is asked of each key first, with the character that it writes; True if the key was for it.
     """
 
     class Learnt(Message):
-        """A source of completions knows more now."""
+        """More is known of what can be completed."""
 
     def __init__(self, chat: Chat, transcript: TranscriptView, *, placeholder: str) -> None:
         super().__init__(placeholder=placeholder)
@@ -225,13 +224,13 @@ class ChatComposer(Composer):
         self._session = chat.session
         """The session whose draft is shown."""
         self.earlier = History(chat.session.store)
-        self.sources: Sequence[CompletionSource] = ()
+        self.complete_command: Callable[[str, int], Completion | None] = lambda *_: None
         self.commands: Callable[[str], bool] = lambda _: False
         self.beyond: Callable[[int], bool] = lambda _: False
         self.before_all: Callable[[str, str | None], bool] = lambda *_: False
         self.aside: str | None = None
         """The draft, while an earlier message is edited."""
-        self.popup, self.edge = Popup(self.take), Edge()
+        self.paths, self.popup, self.edge = Paths(), Popup(self.take), Edge()
         self._let_be: tuple[int, int] | None = None
         """The row and column from which a completion was declined."""
         self._came_late = -_UNASKED
@@ -239,9 +238,6 @@ class ChatComposer(Composer):
         """The message from which one walks back, then earlier ones that contain it; `_at` is the one that is shown."""
         self._at = 0
         self._walked = ""
-        self._sending: deque[tuple[str, str, Callable[[str], object]]] = deque()
-        """Messages, the same with labels, and who takes them."""
-        self._reading: BackgroundTask[list[IncludedFile]] | None = None
         self._sizing: Sizing | None = None
         self._counting: Timer | None = None
         self._counted: tuple[object, ...] = ()
@@ -256,7 +252,6 @@ class ChatComposer(Composer):
     def _begin(self) -> None:
         from termchat.chat.sizing import Sizing  # not needed before the first frame
 
-        self.sources = [*self.sources, Paths(lambda: self.post_message(self.Learnt()))]
         self._sizing = Sizing(self._chat)
         self._counting = self.set_interval(_AT_REST, self._count, pause=True)
         self.earlier.begin()
@@ -401,8 +396,9 @@ class ChatComposer(Composer):
         completion = None
         if self.selection.is_empty and not self._at:
             line = self.document.get_line(row)
-            each = (source.complete(line, column, first=row == 0) for source in self.sources)
-            completion = next((one for one in each if one is not None and one.offers), None)
+            completion = (self.complete_command(line, column) if row == 0 else None) or self.paths.complete(
+                line, column
+            )
             if completion is not None and self._let_be == (row, completion.start):
                 completion = None
         if completion != self.popup.completion:
@@ -410,12 +406,10 @@ class ChatComposer(Composer):
 
     def _choose(self, key: str) -> bool:
         """Give a key to the offers; return whether it was for them."""
-        if key != "tab" and monotonic() - self._came_late < _UNASKED:
-            return False
         if self.popup.completion is not None:
             self.complete()  # what was typed just before it has not been looked at yet
         completion = self.popup.completion
-        if completion is None:
+        if completion is None or (key != "tab" and monotonic() - self._came_late < _UNASKED):
             return False
         row, column = self.cursor_location
         typed = self.document.get_line(row)[completion.start : column]
@@ -443,60 +437,28 @@ class ChatComposer(Composer):
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def send(self, text: str, written: str = "") -> None:
+    def send(self, text: str, written: str) -> None:
         """Send a message; `written` is the text with labels for its attachments."""
-        self.hand_over(text, self._say, written)
+        if (whole := self.add_files(text, written)) is not None:
+            self._transcript.follow()  # whoever sends a message wants to see where it goes
+            self._chat.send(whole)
 
-    def hand_over(self, text: str, to: Callable[[str], object], written: str = "") -> None:
-        """Add the files that a text names, and call `to` with the whole."""
-        self._sending.append((text, written or self.attachments.fold(text), to))
-        self._send_next()
-
-    def _say(self, text: str) -> None:
-        self._transcript.follow()  # whoever sends a message wants to see where it goes
-        self._chat.send(text)
-
-    def _send_next(self) -> None:
-        """Send messages in order: one whose files are being read delays all behind it."""
-        while self._sending and self._reading is None:
-            text, written, _ = self._sending[0]
-            if "@" in written:
-                self._read_files(text, written, self._send)
-            else:
-                self._send([])
-
-    def _read_files(self, text: str, written: str, take: Callable[[list[IncludedFile] | Unreadable], object]) -> None:
-        """Read the files that a text names, in a thread, since the disk may be slow; `take` gets them."""
-
-        def finish() -> None:
-            self._reading = None
-            try:
-                (files,) = reading.take()
-            except Unreadable as problem:
-                take(problem)
-            else:
-                take(files)
-            self._send_next()
-
-        reading = self._reading = BackgroundTask(lambda: [include(written, text)], lambda: self.call_later(finish))
-
-    def _send(self, files: list[IncludedFile] | Unreadable) -> None:
-        """Send the next message with its files, or give it back to the person."""
-        message, _, to = self._sending.popleft()
-        hint = "nothing was sent"
-        if isinstance(files, Unreadable):
-            problem = str(files)
+    def add_files(self, text: str, written: str = "") -> str | None:
+        """Add the files that a message names; give it back with a notice if it cannot be sent with them."""
+        try:
+            blocks = [file.block for file in include(written or self.attachments.fold(text), text)]
+        except Unreadable as problem:
+            notice = Notice(str(problem), "nothing was sent", "warning")
         else:
-            blocks = [file.block for file in files]
-            text = "".join((message, *blocks))
-            if not is_too_large(text):
+            whole = "".join((text, *blocks))
+            if not is_too_large(whole):
                 self.attachments.hide(blocks)
-                to(text)
-                return
-            problem = f"message too long: {len(text):,} characters"
+                return whole
             hint = f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts"
-        self.give_back(message)
-        self._chat.add_changes(Notice(problem, hint, "warning"))
+            notice = Notice(f"message too long: {len(whole):,} characters", hint, "warning")
+        self.give_back(text)
+        self._chat.add_changes(notice)
+        return None
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -512,20 +474,18 @@ class ChatComposer(Composer):
             self._counting.resume()
 
     def _count(self) -> None:
+        """Show the tokens of the message with its files, if that is still written when they are counted."""
         assert self._counting is not None
+        assert self._sizing is not None
         self._counting.pause()
         written, message = self.text, self.message
         if not written.strip() or split_command(written) is not None:  # a command is for nobody but us
             self.edge.say("")
-        elif "@" not in written:
-            self._ask_size(written, message, [])
-        elif self._reading is None:
-            self._read_files(message, written, lambda files: self._ask_size(written, message, files))
-
-    def _ask_size(self, written: str, message: str, files: list[IncludedFile] | Unreadable) -> None:
-        """Show the tokens of a message with its files, if that is still written when they are counted."""
-        if isinstance(files, Unreadable):
-            self.edge.say(str(files), "warning")
+            return
+        try:
+            files = include(written, message)
+        except Unreadable as problem:
+            self.edge.say(str(problem), "warning")
             return
         named = "".join(f", with {PurePath(file.name).name} {size(file.size)}" for file in files)
 
@@ -535,7 +495,6 @@ class ChatComposer(Composer):
             elif self.text == written and counted is not None:
                 self.edge.say(_describe_size(counted) + named, "muted" if counted.fits else "error")
 
-        assert self._sizing is not None
         self._sizing.ask_size("".join((message, *(file.block for file in files))), hear)
 
 

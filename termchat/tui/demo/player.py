@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +98,11 @@ class DemoApp(TermchatApp):
     """Types the script, with `script`. Any key ends that and does nothing else, except for quit and interrupt."""
 
     def __init__(self, chat: Chat, spec: ModelSpec, *, script: bool = True, **options: Any) -> None:
-        super().__init__(chat, spec, **options)
+        def load(chat: Chat) -> Iterable[str]:
+            chat.loading.load(spec)
+            return ()
+
+        super().__init__(chat, load, **options)
         self._script = script
         self._own: set[int] = set()
         self._playing: Worker[None] | None = None

@@ -11,7 +11,7 @@
 - `dialog`: a modal box with a title, a body and a line of keys; it binds those of its group in `keys.tables`. `list_dialog`:
   `ListDialog`, rows with a search, details, names typed in place and actions asked for twice; and `ReadDialog`, text to read.
   While a dialog is open, `say()` and `tell()` show a line in it.
-- `background`: work in threads (`BackgroundTask`, `TaskQueue`), and `EnginePolling`, which wakes the screen for the engine.
+- `background`: work in threads (`BackgroundTask`, `TaskQueue`).
 
 Everything under `tui` draws with these; nothing here knows a chat.
 """

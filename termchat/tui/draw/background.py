@@ -1,4 +1,4 @@
-"""Work beside the screen, in threads that no widget owns and in the engine's process, and when the screen looks at it.
+"""Work beside the screen, in threads that no widget owns.
 
 The threads are daemons: those of Textual's `@work` are waited for at the end, so that a disk or a server that does not answer
 would keep the app from leaving.
@@ -6,7 +6,6 @@ would keep the app from leaving.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +14,6 @@ from contextlib import suppress
 from functools import partial
 from queue import PriorityQueue
 from typing import Any, Generic, TypeVar
-
-from textual.timer import Timer
 
 FRAMES = 16
 """Looks per second while something runs."""
@@ -136,42 +133,3 @@ class TaskQueue:
         if not kind or self._newest.get(kind) == number:
             self._newest.pop(kind, None)
             hear(result)
-
-
-class EnginePolling:
-    """Wakes the screen: by a timer while something runs, else when the engine's descriptor is readable. Call `disarm` before
-    each look: the descriptor may be gone after it.
-    """
-
-    def __init__(self, timer: Timer, wake: Callable[[], object]) -> None:
-        self._timer, self._wake = timer, wake
-        self._loop = asyncio.get_running_loop()
-        self._watched = -1
-        self._running = False
-
-    def disarm(self) -> None:
-        if self._watched >= 0:
-            self._loop.remove_reader(self._watched)
-            self._watched = -1
-
-    def arm(self, descriptor: int, *, running: bool) -> None:
-        """Look again by the timer if something runs, else as soon as the descriptor is readable; -1 is none."""
-        if running != self._running:
-            self._running = running
-            (self._timer.resume if running else self._timer.pause)()
-        if not running and descriptor >= 0:
-            self._loop.add_reader(descriptor, self._wake_once)
-            self._watched = descriptor
-
-    def nudge(self) -> None:
-        """Wake the screen from any thread."""
-        with suppress(RuntimeError):  # the loop is closed: there is no screen any more
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def stop(self) -> None:
-        """End the timer."""
-        self._timer.stop()
-
-    def _wake_once(self) -> None:
-        self.disarm()
-        self._wake()

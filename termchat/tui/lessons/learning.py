@@ -11,7 +11,6 @@ from termchat.chat.host import Choice
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
-from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
@@ -26,24 +25,12 @@ class Learning(LessonKeeping):
     Args:
         own: the screen of the reader's chat.
         options: those of that screen, for the screens of lessons.
-        models: forget how a model ran for a lesson.
-        sessions: the saved chats, where those of lessons are kept, too.
         attach: gives a screen its commands.
-        big: strips show all of a step's text.
     """
 
-    def __init__(
-        self,
-        own: ChatScreen,
-        options: Mapping[str, Any],
-        models: Models,
-        sessions: SessionList | None,
-        attach: Callable[[ChatScreen], None],
-        *,
-        big: bool = False,
-    ) -> None:
-        super().__init__(own, big=big)
-        self._options, self._models, self._sessions, self._attach = options, models, sessions, attach
+    def __init__(self, own: ChatScreen, options: Mapping[str, Any], attach: Callable[[ChatScreen], None]) -> None:
+        super().__init__(own, big=options["big"])
+        self._options, self._attach = options, attach
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
         """How the model ran before the lesson."""
@@ -110,8 +97,7 @@ class Learning(LessonKeeping):
         from termchat.lessons.lesson_chat import begin_chat
         from termchat.tui.lessons.lesson_screen import LessonScreen
 
-        left, own = None, self.own
-        sessions = self._sessions
+        left, own, sessions = None, self.own, self.own.conversations.sessions
         if state.step and sessions is not None and (state.resumes is None or state.resumes.leaf is not None):
             over = asyncio.Event()
             reading = BackgroundTask(lambda: [sessions.of_lesson(lesson.id)], lambda: own.call_later(over.set))
@@ -206,4 +192,4 @@ class Learning(LessonKeeping):
             self._screen.chat.forks.stop_making()
             self._screen = None
             self.own.app.pop_screen()
-            self._models.end_lesson()
+            self.own.models.end_lesson()

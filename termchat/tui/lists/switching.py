@@ -318,6 +318,5 @@ class ChatSwitching:
     def _leave_for(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
-        self._screen.forget_notices()
         to()
         self._tokens.mode.find()

@@ -38,9 +38,7 @@ class _Run:
 
 class Tune(Form):
     """The selected knob, the text typed for it, and the undo. The knobs are the chat's, or those of a reply of the `run`,
-    which `name` names.
-
-    `editing` is whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
+    which `name` names. `unfolded`: the panel shows every knob.
     """
 
     KEYS = "TUNE"
@@ -50,7 +48,7 @@ class Tune(Form):
         self.chat, self._of, self._reply = chat, run, reply
         self.name = f"walk {reply + 1}" if run is not None else ""
         self.selected = "temperature"
-        self.editing = self.unfolded = False
+        self.unfolded = False
         self.forget()
         self._typed_at = 0.0
         """When the last letter of the run was typed; 0.0 where the next one begins another."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from termchat.tui.constraint.constraint_setting import ConstraintSetting
     from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
     from termchat.tui.pages.turn_versions import TurnVersions
+    from termchat.tui.screen.ask_line import MessageEdit
     from termchat.tui.screen.bottom_bar import BottomBar
     from termchat.tui.screen.notices import NoticeSlip
     from termchat.tui.screen.walks_view import WalksView
@@ -43,6 +44,7 @@ class ChatActions(ScreenContext):
     conversations: ChatSwitching
     constraining: ConstraintSetting
     _bottom: BottomBar
+    _edit: MessageEdit
     _notices: NoticeSlip
     _versions: TurnVersions
     _walks: WalksView
@@ -67,9 +69,14 @@ class ChatActions(ScreenContext):
     # --- in, on and out ----------------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
-        if self._bottom.back():
-            return
-        if self.panels.big:
+        if self._bottom.ask_line.close() or self._edit.close():
+            self.show_soon()
+        elif self.tune is not None:
+            if self.tune.drop():
+                self.show_knobs()
+            else:
+                self.close_tune()
+        elif self.panels.big:
             self.set_big(False)
         elif self.tokens.back() or self._walks.back():
             return
@@ -157,13 +164,13 @@ class ChatActions(ScreenContext):
     # --- the composer, and what is asked above it ----------------------------------------------------------------------
 
     def action_edit(self, node: int | None = None) -> None:
-        self._bottom.ask_line.edit(node)
+        self._edit.edit(node)
 
-    async def action_find(self) -> None:
-        await self._bottom.ask_line.find()
+    def action_find(self) -> None:
+        self._bottom.ask_line.find()
 
-    async def action_prefill(self) -> None:
-        await self._bottom.ask_line.ask_beginning()
+    def action_prefill(self) -> None:
+        self._bottom.ask_line.ask_beginning()
 
     def action_editor(self) -> None:
         self.composer.edit_outside()

@@ -7,16 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.text import one_line
 from termchat.tui.context import ScreenContext
-from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, TEXT, length
+from termchat.tui.draw.lines_view import Column, LinesView, Row
+from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
 from termchat.tui.pages.tune_mode import Tune
@@ -49,26 +47,26 @@ def asked_line(labels: Iterable[Label], width: int) -> Line:
     return Line(tuple(_fitting(labels, width)), "surface")
 
 
-def tune_line(tune: Tune, width: int) -> Line:
-    """Render the selected knob, its keys and its help, or the problem of its value. The letters of knobs are in the panel."""
+def tune_line(tune: Tune, width: int, *, editing: bool = False) -> Line:
+    """Render the selected knob, its keys and its help, or the problem of its value. The letters of knobs are in the panel.
+    `editing`: its texts are being written."""
     badge = f" TUNE {tune.name} " if tune.name else " TUNE "
     runs: list[Run] = [(badge, _BADGE), (f"  {tune.selected}  ", STRONG)]
     if tune.error:
         return Line((*runs, (one_line(tune.error, width - length(runs)), Ink("error"))), "surface")
-    *moves, back = _tune_labels(tune, full=width >= _FULL_FROM)
+    *moves, back = _tune_labels(tune, full=width >= _FULL_FROM, editing=editing)
     way_out = _fitting([back], width - length(runs))
     runs += [*_fitting(moves, width - length([*runs, *way_out])), *way_out]
     room = width - length(runs) - 2
-    if room >= _TELLING and not tune.editing:
+    if room >= _TELLING and not editing:
         runs.append(("  " + one_line(KNOBS[tune.selected].help, room), MUTED))
     return Line(tuple(runs), "surface")
 
 
-def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
+def _tune_labels(tune: Tune, *, full: bool, editing: bool) -> list[Label]:
     """List the keys of TUNE, the way out last."""
-    from termchat.tui.keys.tables import labels  # not needed before the first frame
-
-    if tune.editing:
+    labels = tables.labels
+    if editing:
         on_empty = Label("Backspace", "when empty, removes the last", "backspace")
         adds = labels(("tune-accept", "add"), ("tune-stop-after", "add, keep the text"))
         return [*adds, on_empty, *labels(("back", "back"))]
@@ -104,22 +102,18 @@ class KeyLine(LinesView, can_focus=True):
 
 
 class BottomBar(Column):
-    """Writing, or turning knobs: while TUNE is open, keys that the line of keys gets turn knobs, and the field takes texts."""
+    """Writing, or turning knobs: while TUNE is open, keys that the line of keys gets turn knobs."""
 
     DEFAULT_CSS = """
     BottomBar, BottomBar > Row { height: auto; }
     BottomBar AskLine { visibility: hidden; }
     BottomBar #prompt { width: 3; }
-    BottomBar > Input, BottomBar > Input:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     """
 
     def __init__(self, context: ScreenContext) -> None:
         super().__init__()
         self.context = context
-        self.ask_line = AskLine(context)
-        self.keys = KeyLine()
-        self._prompt, self._texts = LinesView(id="prompt"), Slip(id="stops")
-        self._field = Field(placeholder="text that ends the reply; \\n is a line break; type it again to remove it")
+        self.ask_line, self.keys, self._prompt = AskLine(context), KeyLine(), LinesView(id="prompt")
 
     def compose(self) -> ComposeResult:
         composer = self.context.composer
@@ -129,8 +123,6 @@ class BottomBar(Column):
         with Row():
             yield self._prompt
             yield composer
-        yield self._texts
-        yield self._field
         yield self.keys
 
     def on_mount(self) -> None:
@@ -143,79 +135,19 @@ class BottomBar(Column):
     @property
     def home(self) -> Widget | None:
         """The widget that takes keys for the line above the composer, or for TUNE, while one of them is open."""
-        tune = self.context.tune
-        return self.ask_line.home or (None if tune is None else self._field if tune.editing else self.keys)
-
-    def back(self) -> bool:
-        """Close the line above the composer, or the innermost part of TUNE; return False if neither is open."""
-        if self.ask_line.close():
-            return True
-        tune = self.context.tune
-        if tune is None:
-            return False
-        if tune.editing:
-            self.edit_texts(False)
-            self.screen.set_focus(self.keys)
-        elif not tune.drop():
-            self.context.close_tune()
-        self.context.show_knobs()
-        return True
-
-    def edit_texts(self, editing: bool) -> None:
-        """Open or close the field for the texts of the selected knob; it always opens empty."""
-        knobs = self.context.knobs
-        knobs.error = ""
-        knobs.editing = self._field.display = editing
-        self._field.clear()
-        self._list_texts()
+        return self.ask_line.home or (self.keys if self.context.tune is not None else None)
 
     def on_key(self, event: events.Key) -> None:
-        """Have TUNE take the keys that the line of keys got, and those of the field that edit no text."""
-        tune, focused, text = self.context.tune, self.screen.focused, self._field.value
-        if tune is None or focused not in (self.keys, self._field):
+        """Have TUNE take the keys that the line of keys got."""
+        tune = self.context.tune
+        if tune is None or self.screen.focused is not self.keys:
             return
-        if focused is self._field and event.key == "backspace" and not text:
-            tune.drop_text()
-            self._list_texts()
-        elif focused is self._field and event.key == "tab":
-            if text and tune.selected == "stop":
-                tune.toggle_stop_after(text)
-                self._take_text(tune)
-        elif focused is self._field:
-            return
-        elif event.key == "enter" and tune.field.kind == "biases":
+        if event.key == "enter" and tune.field.kind == "biases":
             self.context.action_dialog("bias")
         elif event.key == "enter" and tune.is_text:
-            self.edit_texts(True)
-            self.screen.set_focus(self._field)  # not focus(): the very next key is for it
+            self.ask_line.ask_texts()
         elif not tune.press(event.key, event.character):
             return
         event.stop()
         event.prevent_default()
         self.context.show_knobs()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        tune = self.context.tune
-        if not event.value:
-            self.back()
-        elif tune is not None:
-            tune.write(event.value)
-            self._take_text(tune)
-            self.context.show_knobs()
-
-    def _take_text(self, tune: Tune) -> None:
-        if not tune.error:
-            self._field.clear()
-        self._list_texts()
-
-    def _list_texts(self) -> None:
-        knobs, room = self.context.knobs, self.keys.room
-        knob = knobs.field
-        head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
-        listed = knob.show(getattr(knobs.tuning, knob.name))
-        runs = [(head, MUTED), (one_line(listed, room - len(head)), TEXT)]
-        if knob.name == "stop" and (after := knobs.stops_after):
-            left = room - length(runs)
-            runs += [("   after  ", MUTED), (one_line(knob.show(after), left - 10), TEXT)] if left > 20 else []
-        self._texts.show_lines([Line(tuple(runs), "panel")] if knobs.editing else [])

@@ -1,4 +1,5 @@
-"""What stands above the composer by itself: notices, the queue, a full context, and where a reply stands in its constraint."""
+"""What stands above the composer by itself: notices, the queue, a full context, where a reply stands in its constraint, the
+message that is edited, and how the next reply begins."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from termchat.chat.service import Chat
 from termchat.decoding.records import Failed
 from termchat.text import one_line, sanitize
 from termchat.tui.context import ScreenContext
-from termchat.tui.draw.ink import Ink, Line, doing
+from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.draw.marks import ACCENT, TEXT
 from termchat.tui.keys.tables import name_of
+from termchat.tui.screen.ask_line import MessageEdit, strip_line
 
 _INKS = {"information": Ink("accent"), "warning": Ink("warning"), "error": Ink("error", bold=True)}
 _MOST_LINES = 4
@@ -31,16 +33,19 @@ _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 def notice_lines(notices: Sequence[Notice], width: int, again: str = "") -> list[Line]:
     """Render notices; `again` says what the key that continues does about a failure. Long texts are cut; a click closes a
     notice."""
-    lines = []
+    lines: list[Line] = []
     for at, notice in enumerate(notices):
-        ink, does = _INKS[notice.severity], f"forget_notice({at})"
-        for part, shade in ((notice.message, ink), (notice.hint, TEXT)):
-            texts = wrapped(part, width - 2)
-            lines += [_barred(text, shade._replace(does=does), ink._replace(does=does)) for text in texts]
+        ink = _INKS[notice.severity]
+        lines += _render_block([(notice.message, ink), (notice.hint, TEXT)], ink, f"forget_notice({at})", width)
     if again and lines:
-        key = ACCENT._replace(does="continue")
-        lines.append(_barred(f"{name_of('continue')} {again}", key, lines[-1].runs[0][1]))
+        lines += _render_block([(f"{name_of('continue')} {again}", ACCENT)], lines[-1].runs[0][1], "continue", width)
     return lines
+
+
+def _render_block(texts: Iterable[Run], bar: Ink, does: str, width: int) -> list[Line]:
+    """Render texts behind a bar; a click on any of them does the same."""
+    runs = [(line, ink._replace(does=does)) for text, ink in texts for line in wrapped(text, width - 2)]
+    return [Line((("▌ ", bar._replace(does=does)), run), "panel") for run in runs]
 
 
 def what_continues(chat: Chat) -> str:
@@ -57,10 +62,6 @@ def new_failure(chat: Chat) -> Failed | None:
     leaf, failure = chat.conversation.leaf, chat.failure
     failed = chat.conversation.nodes[leaf].failed if leaf is not None else None
     return failure if failed is not None and failure is not None and failed.message == failure.message else None
-
-
-def _barred(text: str, ink: Ink, bar: Ink) -> Line:
-    return Line((("▌ ", bar), (text, ink)), "panel")
 
 
 def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
@@ -88,20 +89,17 @@ def _hidden_line(group: ReplyGroup) -> Line:
 
 def _full_lines(full: Full, width: int, *, asks: bool) -> list[Line]:
     """Render a full context; with `asks` also the keys that make room, for which a click does, too."""
-    bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
-    texts: list[tuple[str, Ink]] = []
+    bar = _INKS["warning"]
     if full.failure is not None:
-        problem = f"The context is full: {full.failure.message}."
+        texts = [(f"The context is full: {full.failure.message}.", bar)]
         texts.append((f"Not sent: {one_line(full.text[:_LOOKED_AT], width - 12)}", TEXT))
         keys = f"{room} sends it; {name_of('back')} puts it back"
     else:
-        problem = "The context is full: the reply was cut off."
+        texts = [("The context is full: the reply was cut off.", bar)]
         keys = f"{room} regenerates it; {name_of('back')} leaves it"
-    texts = [*((line, bar) for line in wrapped(problem, width - 2)), *texts]
-    texts += [(line, ACCENT) for line in wrapped(keys, width - 2) if asks]
-    return [_barred(line, ink._replace(does=does), bar._replace(does=does)) for line, ink in texts]
+    return _render_block([*texts, (keys, ACCENT)] if asks else texts, bar, "continue", width)
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -133,9 +131,9 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
 class NoticeSlip(Slip):
     """The newest notices, with the queue and the like below; information disappears after a while."""
 
-    def __init__(self, context: ScreenContext) -> None:
+    def __init__(self, context: ScreenContext, edit: MessageEdit) -> None:
         super().__init__(id="notice")
-        self.context = context
+        self.context, self._edit = context, edit
         self._notices: list[Notice] = []
         self._question: tuple[Notice, float] | None = None
         """What asks whether to quit, and since when."""
@@ -200,4 +198,8 @@ class NoticeSlip(Slip):
             line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
             self._shows_constraint = line is not None
             lines += [line] if line is not None else []
+        lines += self._edit.render_lines(room)
+        if (text := chat.prefill) is not None:
+            word = "next reply starts with" if text else "next reply starts freely"
+            lines.append(strip_line(word, text, "/prefill changes it", room, "prefill"))
         self.show_lines(lines)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
 from textual.reactive import Reactive
+from textual.timer import Timer
 from textual.widget import Widget
 
 from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
@@ -15,11 +18,22 @@ from termchat.chat.service import Chat
 from termchat.tui.composer.chat_composer import ChatComposer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
-from termchat.tui.draw.background import FRAMES, EnginePolling
+from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Row
-from termchat.tui.keys.key import Label
-from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, situation_of, way_to_type
+from termchat.tui.keys.key import Key, Label, keys_of
+from termchat.tui.keys.tables import (
+    APP,
+    CHAT,
+    KEYS,
+    MODEL,
+    NO_LIGHTS,
+    NOT_OTHERWISE,
+    TOKENS,
+    Lights,
+    situation_of,
+    way_to_type,
+)
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
 from termchat.tui.lists.welcome import welcome_lines
@@ -28,6 +42,7 @@ from termchat.tui.pages.token_bar import Legend, Tokens
 from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
 from termchat.tui.screen.actions import ChatActions
+from termchat.tui.screen.ask_line import MessageEdit
 from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune_line
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.notices import NoticeSlip, wrapped
@@ -58,7 +73,6 @@ class ChatScreen(ChatActions):
     Args:
         models: those that there are.
         sessions: the saved chats; None where none are kept.
-        keymap: id of a key to other keys, where it was remapped.
         big: it is for a projector.
     """
 
@@ -90,7 +104,6 @@ class ChatScreen(ChatActions):
         *,
         models: Models,
         sessions: SessionList | None,
-        keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
         big: bool = False,
     ) -> None:
@@ -98,8 +111,9 @@ class ChatScreen(ChatActions):
         self.chat, self.palette = chat, palette
         self.models, self.theme_chooser = models, theme_chooser
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._notices = NoticeSlip(self)
         self.transcript = TranscriptView(palette)
+        self._edit = MessageEdit(self)
+        self._notices = NoticeSlip(self, self._edit)
         self._walks = WalksView(self)
         self._legend = Legend(self.transcript, lambda: chat.conversation.find_reply())
         self.tokens = Tokens(chat, self.transcript)
@@ -114,9 +128,11 @@ class ChatScreen(ChatActions):
         self.choosing = ModelSwitching(self, models)
         self.conversations = ChatSwitching(self, sessions)
         self.constraining = ConstraintSetting(self)
-        self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
-        self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
-        self._pulse: EnginePolling | None = None
+        self.interrupts = {"ctrl+c", *keys_of(KEYS["interrupt"])}
+        self._timer: Timer | None = None
+        """Looks at the chat while something runs; there once the screen is mounted."""
+        self._watched = -1
+        """The engine's descriptor, while that wakes the screen; -1 for none."""
         self._attempts = 0
         """Loads of a model by now."""
         self._has_changes = False
@@ -147,8 +163,7 @@ class ChatScreen(ChatActions):
 
     def on_mount(self) -> None:
         self.paint_with(self.palette)
-        timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
-        self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
+        self._timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self.chat.on_change = self._hear
         self._listen()
         self.tokens.mode.find()
@@ -159,14 +174,18 @@ class ChatScreen(ChatActions):
         self.chat.on_change = lambda: None
         if (store := self.chat.session.store) is not None and not self.chat.lesson:
             store.listen(None)
-        if self._pulse is not None:
-            self._pulse.stop()
+        self._forget_engine()
 
     def _listen(self) -> None:
         """Hear of the store, if saving fails or works again, also while nothing else happens; and of models."""
         self.choosing.listen()
-        if (store := self.chat.session.store) is not None and self._pulse is not None:
-            store.listen(self._pulse.nudge)
+        if (store := self.chat.session.store) is not None:
+            store.listen(self._nudge)
+
+    def _nudge(self) -> None:
+        """Have the chat looked at; called in any thread."""
+        with suppress(RuntimeError):  # the loop is closed: there is no screen any more
+            self.call_later(self.tick)
 
     def keep_unsent(self) -> None:
         """Save the draft and the place of the token cursor with the chat."""
@@ -178,9 +197,9 @@ class ChatScreen(ChatActions):
         """Neither draw nor react while the screen of another chat is above this one."""
         self.keep_unsent()
         self._suspended = True
-        if self._pulse is not None:
-            self._pulse.disarm()
-            self._pulse.arm(-1, running=False)
+        self._forget_engine()
+        if self._timer is not None:
+            self._timer.pause()
 
     def resume(self) -> None:
         """Draw and react again: the screen above is gone."""
@@ -222,7 +241,7 @@ class ChatScreen(ChatActions):
     @property
     def labels(self) -> Sequence[Label]:
         """Keys of the line above the composer, while it has the keyboard."""
-        return self._bottom.ask_line.labels or self.tokens.asked
+        return self._bottom.ask_line.labels or self._edit.labels or self.tokens.asked
 
     @property
     def answers(self) -> str:
@@ -245,8 +264,10 @@ class ChatScreen(ChatActions):
     def withdraw(self, message: str) -> None:
         self._notices.withdraw(message)
 
-    def forget_notices(self) -> None:
-        self._notices.forget()
+    def run_key(self, key: Key) -> None:
+        """Do what a key does, as if it was pressed where it works."""
+        owner = self.app if key in APP else self.tokens if key in TOKENS else self
+        self.app.call_next(self.app.run_action, key.action, owner)
 
     # --- who has the keyboard ----------------------------------------------------------------------------------------
 
@@ -268,7 +289,8 @@ class ChatScreen(ChatActions):
         widget = event.widget
         if widget is not self.focused:
             return  # a key that came meanwhile has given the keyboard to somebody else
-        self._bottom.ask_line.leave(widget)
+        if widget is not self._bottom.ask_line.home:
+            self._bottom.ask_line.leave()
         self.show_soon()
         # Neither the chat nor the line of keys has the keyboard if it is clicked; whoever clicks the composer wants to write.
         if isinstance(widget, TranscriptView) or (self.tune is None and widget is self._bottom.keys):
@@ -286,7 +308,8 @@ class ChatScreen(ChatActions):
 
     def close_tune(self) -> None:
         self.knobs.drop()
-        self._bottom.edit_texts(False)
+        if self._bottom.ask_line.edits_knob:
+            self._bottom.ask_line.leave()
         self.tune = None
         self.take_keyboard()
         self.show_knobs()
@@ -313,9 +336,9 @@ class ChatScreen(ChatActions):
     def tick(self) -> None:
         """Pump the chat and show what changed. Called by the timer, the engine's pipe, and when the chat says so."""
         chat = self.chat
-        if self._pulse is None or self._suspended:
+        if self._timer is None or self._suspended:
             return
-        self._pulse.disarm()
+        self._forget_engine()
         self._has_changes = False
         changes = chat.pump_events(0)
         self.heed(changes)
@@ -327,6 +350,7 @@ class ChatScreen(ChatActions):
             if chat.conversation is not self._tuned:  # another chat has knobs of its own
                 self._tuned = chat.conversation
                 self.own_tune.forget()
+                self._notices.forget()
             self._show_path()
         else:
             for change in changes:
@@ -341,12 +365,34 @@ class ChatScreen(ChatActions):
                 self.models.drafts_with(change.sha256, change.draft_model)
         if changes:
             self._bottom.ask_line.follow_chat()
+            self._edit.follow_chat()
             self.constraining.heard()
         self.composer.follow_chat()
         if changes:
             self._show_state()
         draw_now(self)
-        self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
+        if chat.busy or chat.phase == "loading":
+            self._timer.resume()
+        else:
+            self._timer.pause()
+            self._watch_engine()
+
+    def _watch_engine(self) -> None:
+        """Have the engine wake the screen once."""
+        descriptor = self.chat.engine.fileno()
+        if descriptor >= 0:
+            asyncio.get_running_loop().add_reader(descriptor, self._wake)
+            self._watched = descriptor
+
+    def _forget_engine(self) -> None:
+        """Take the engine's descriptor out of the loop: after the next look at the chat it may be gone."""
+        if self._watched >= 0:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            self._watched = -1
+
+    def _wake(self) -> None:
+        self._forget_engine()
+        self.call_next(self.tick)
 
     def heed(self, changes: Sequence[Change]) -> None:
         """Take in what the chat reports before it is shown."""
@@ -386,7 +432,7 @@ class ChatScreen(ChatActions):
         if labels:
             line = asked_line(labels, keys.room)
         elif self.tune is not None:
-            line = tune_line(self.tune, keys.room)
+            line = tune_line(self.tune, keys.room, editing=self._bottom.ask_line.edits_knob)
         else:
             working = situation, keys.room, chat.offers, thinking, words, lit
             if working != self._working:  # to look through all tables costs a tenth of a frame
@@ -396,7 +442,6 @@ class ChatScreen(ChatActions):
         keys.show_lines([line])
         self._legend.draw()
         self._notices.draw()
-        self._bottom.ask_line.show()
         self._greet()
 
     def _show_way(self) -> None:
@@ -458,7 +503,7 @@ class ChatScreen(ChatActions):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         self._notices.forget_problems()
-        if self._bottom.ask_line.send_edited(event.text):
+        if self._edit.send(event.text):
             return
         self.composer.send(event.text, event.written)
         self.choosing.remind()
@@ -491,6 +536,6 @@ class ChatScreen(ChatActions):
 
     def note_input(self, event: events.Event) -> None:
         """Note that the person did something, which answers whether to quit."""
-        if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
+        if not isinstance(event, events.Key) or event.key not in {*self.interrupts, *keys_of(KEYS["quit"])}:
             self._interrupted = ""
             self._notices.withdraw_question()

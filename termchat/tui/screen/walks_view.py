@@ -14,7 +14,7 @@ from termchat.chat.reply_group import ReplyGroup
 from termchat.decoding.group import GroupKind
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.tui.context import ScreenContext
-from termchat.tui.draw.ink import BLANK
+from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import NOT_OTHERWISE, WALKS, name_of
 from termchat.tui.pages.scene import Scene
@@ -73,7 +73,8 @@ def begin_walks(context: ScreenContext, plan: WalkPlan, message: str = "") -> No
     """Make the replies of a plan to a message; without one from the token under the cursor, or to the last message."""
     walks, place = context.chat.walks, context.tokens.mode.place
     if message:
-        context.composer.hand_over(message, lambda text: walks.start(plan, text=text))
+        if (text := context.composer.add_files(message)) is not None:
+            walks.start(plan, text=text)
     elif place is not None:
         context.tokens.leave()
         walks.start(plan, node=place.node, at=place.at)
@@ -128,9 +129,11 @@ class WalkColumn(Column):
         yield self.text
 
 
-class WalksHead(LinesView, can_focus=True):
-    """The line over all walks. It has the keyboard while the walks are steered."""
+class WalksHead(Slip, can_focus=True):
+    """The lines over the texts: the title, and where there is room the prompt, where the walks part, and the list of walks. It
+    has the keyboard while the walks are steered."""
 
+    DEFAULT_CSS = "WalksHead { height: 1; display: block; }"
     BINDINGS = [key.binding for key in WALKS]  # noqa: RUF012
 
 
@@ -150,8 +153,11 @@ class WalksView(Column):
     def __init__(self, context: ScreenContext) -> None:
         super().__init__()
         self.context, self._chat = context, context.chat
-        self.head = WalksHead(id="walks-head")
-        self._prompt, self._parting, self._list, self._table = (Slip() for _ in range(4))
+        self.head, self._table = WalksHead(id="walks-head"), Slip()
+        self._above: list[Line] = []
+        """The lines of the head above the list of walks."""
+        self._listed = 0
+        """Rows of that list."""
         self._row = Row(id="walks-columns")
         self._sheet = LinesView(id="walks-page")
         self._columns: dict[int, WalkColumn] = {}
@@ -166,15 +172,12 @@ class WalksView(Column):
 
     def compose(self) -> ComposeResult:
         yield self.head
-        yield self._prompt
-        yield self._parting
-        yield self._list
         yield self._row
         yield self._sheet
         yield self._table
 
     def paint_with(self, palette: Palette) -> None:
-        for view in (self.head, self._prompt, self._parting, self._list, self._table, self._sheet):
+        for view in (self.head, self._table, self._sheet):
             view.paint_with(palette)
         for column in self._columns.values():
             column.head.paint_with(palette)
@@ -297,8 +300,8 @@ class WalksView(Column):
                 column.text.grew(shown.group.nodes[walk].number)
         if self.display:
             self._stale = True
-            if self._list.display and shown.list_grows:
-                self._list.show_lines(shown.list_lines(self.head.room, self._arrange(shown).listed))
+            if self._listed and shown.list_grows:
+                self.head.show_lines([*self._above, *shown.list_lines(self.head.room, self._listed)])
 
     def _show_seldom(self) -> None:
         """Show what need not follow every token."""
@@ -313,11 +316,13 @@ class WalksView(Column):
         wanted = min(1 + len(shown.stretches), self.size.height // _THIRD)
         self._parting_rows = max(self._parting_rows, wanted)  # it never shrinks: each new height costs a layout
         room = self._arrange(shown)
-        self.head.show_lines([shown.title_line(width)])
-        self._prompt.show_lines(shown.prompt_lines(width, room.prompt))
-        self._list.show_lines(shown.list_lines(width, room.listed) if is_text and room.listed else [])
-        parting = parting_lines(shown, width, room.parting) if is_text and room.parting else []
-        self._parting.show_lines([*parting, *[BLANK] * (room.parting - len(parting))] if is_text else [])
+        self._above = [shown.title_line(width), *shown.prompt_lines(width, room.prompt)]
+        if is_text and room.parting:
+            parting = parting_lines(shown, width, room.parting)
+            self._above += [*parting, *[BLANK] * (room.parting - len(parting))]
+        self._listed = room.listed if is_text else 0
+        listed = shown.list_lines(width, self._listed) if self._listed else []
+        self.head.show_lines([*self._above, *listed])
         self._table.show_lines(shown.table_lines(width)[-room.table :] if is_text and room.table else [])
         for walk, column in self._columns.items():
             if column.display:

@@ -99,7 +99,7 @@ class Command(NamedTuple):
         """
         key = None if argument or self.key is None else KEYS.get(self.key or self.name)
         if key is not None:
-            _press_key(screen, key)
+            screen.run_key(key)
             return
         refused = screen.chat.find_refusal(self.needs) if self.needs is not None else None
         if refused is not None:
@@ -111,12 +111,6 @@ class Command(NamedTuple):
 
 
 # --- what commands do --------------------------------------------------------------------------------------------------
-
-
-def _press_key(screen: ChatScreen, key: Key) -> None:
-    app = screen.app
-    owner = app if key in APP else screen.tokens if key in TOKENS else screen
-    app.call_next(app.run_action, key.action, owner)
 
 
 def _turn_knob(screen: ChatScreen, knob: Setting, text: str) -> None:
@@ -479,7 +473,7 @@ KEYS: dict[str, Key] = {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *LESSON,
 
 
 def _command_of_key(key: Key) -> Command:
-    return Command(key.id, "", key.help, lambda screen, _: _press_key(screen, key), key=None)
+    return Command(key.id, "", key.help, lambda screen, _: screen.run_key(key), key=None)
 
 
 def _command_of_knob(knob: Setting) -> Command:

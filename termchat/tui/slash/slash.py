@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from termchat.chat.changes import Notice
 from termchat.text import one_line
 from termchat.tui.composer.chat_composer import ChatComposer, CommandRefused, split_command
-from termchat.tui.composer.completion import Completion, Offer, Paths
+from termchat.tui.composer.completion import Completion, Offer
 
 if TYPE_CHECKING:
     from termchat.tui.screen.screen import ChatScreen
@@ -30,16 +30,17 @@ def message_of(text: str) -> str:
     return text[1:] if text.startswith("//") and split_command(text[1:]) is not None else text
 
 
+def attach(screen: ChatScreen) -> None:
+    """Give the composer of a screen its commands."""
+    slash = Slash(screen)
+    screen.composer.commands, screen.composer.complete_command = slash.run_text, slash.complete
+
+
 class Slash:
-    """Runs commands; also a source of completions."""
+    """Runs and completes commands."""
 
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
-
-    def attach(self) -> None:
-        composer = self._screen.composer
-        composer.commands = self.run_text
-        composer.sources = [self, *composer.sources]
 
     def run_text(self, text: str) -> bool:
         """Run the command in a text; return False for a message, which is sent unchanged.
@@ -66,10 +67,10 @@ class Slash:
             self._screen.tell(Notice(problem.message, problem.hint, "warning"))
         return True
 
-    def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
+    def complete(self, line: str, column: int) -> Completion | None:
         """Complete names of commands, and after one of them its argument."""
         name, space, _ = line.partition(" ")
-        if not first or not line.startswith("/") or "/" in name[1:]:
+        if not line.startswith("/") or "/" in name[1:]:
             return None
         if column <= len(name):
             from termchat.tui.slash.commands import COMMANDS
@@ -86,8 +87,7 @@ class Slash:
                 return Completion(column - len(word), tuple(begun))
         typed = line[start:column]
         if command.takes_path and typed.startswith(_PATH):
-            sources = [source for source in self._screen.composer.sources if isinstance(source, Paths)]
-            paths = [offer for source in sources for offer in source.paths(typed) if offer.text != typed]
+            paths = [offer for offer in self._screen.composer.paths.paths(typed) if offer.text != typed]
             return Completion(start, tuple(paths)) if paths else None
         return _rank_offers(start, typed, command.offers(self._screen), free=command.free)
 
