@@ -37,12 +37,12 @@ def play(
     with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
         app = build(config, engine, file=Path(folder) / "sessions.db")
         app.learning.folder = Path(folder)
-        return asyncio.run(_played(app, lesson, size, say))
 
+        async def run() -> list[str]:
+            async with app.run_test(size=size):
+                return await play_lesson(app, lesson, say)
 
-async def _played(app: TermchatApp, lesson: Lesson, size: tuple[int, int], say: Callable[[str], object]) -> list[str]:
-    async with app.run_test(size=size):
-        return await play_lesson(app, lesson, say)
+        return asyncio.run(run())
 
 
 async def play_lesson(app: TermchatApp, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:

@@ -27,7 +27,7 @@ from termchat.tui.lessons import lesson_screen
 from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text, strip_lines
 from termchat.tui.pages.panels import Panels
-from termchat.tui.screen.bottom_bar import key_line
+from termchat.tui.screen.key_line import key_line
 from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from tests.chats import chat_on, missing
 from tests.colors import contrast
@@ -1099,7 +1099,7 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         assert step(desk) == 2  # the message before is in its prompt
         await desk.type("", "f7", "f7", "f7", "ctrl+u")
         await desk.sent("The sea is", " blue")
-        assert "no reply to it counts" not in strip(desk)
+        await desk.until(lambda: "no reply to it counts" not in strip(desk))
         desk.engine.end("user")
         await desk.settle()
         desk.app.learning.strip.look()  # type: ignore[union-attr]
@@ -1207,7 +1207,7 @@ async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the
         assert step(desk) == 2
         assert "my own words" not in desk.text
         assert desk.composer.text == "/look rank"
-        assert "no reply to it counts" not in strip(desk)
+        await desk.until(lambda: "no reply to it counts" not in strip(desk))
     store.close()
 
 

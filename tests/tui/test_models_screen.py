@@ -324,12 +324,12 @@ async def test_the_palette_has_all_of_it() -> None:
     async with shop(opened=False) as desk:
         commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}
         for title in ("Unload the model", "Reload the model"):
-            await commands[title].callback()  # type: ignore[misc]
+            commands[title].callback()
             await desk.settle()
         assert len(desk.loads) == 2
-        await commands["Previous model"].callback()  # type: ignore[misc]
+        commands["Previous model"].callback()
         await desk.shows("no previous model")
-        await commands["Models"].callback()  # type: ignore[misc]
+        commands["Models"].callback()
         await desk.until(lambda: desk.open)
 
 

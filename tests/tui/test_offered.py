@@ -31,7 +31,7 @@ from termchat.engine.port import (
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
 from termchat.tui.keys.tables import CHAT, KEYS, MODEL, TOKENS, WALKS, lacking
-from termchat.tui.screen.bottom_bar import key_line
+from termchat.tui.screen.key_line import key_line
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import command, desktop, talked

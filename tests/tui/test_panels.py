@@ -24,8 +24,8 @@ from termchat.tui.pages.candidates import candidate_lines
 from termchat.tui.pages.chain_view import chain_lines
 from termchat.tui.pages.panel_pages import timing_lines
 from termchat.tui.pages.tune_mode import Tune
-from termchat.tui.screen.bottom_bar import key_line, tune_line
 from termchat.tui.screen.header_line import context_used, header_line
+from termchat.tui.screen.key_line import key_line, tune_line
 from termchat.tui.screen.notices import notice_lines, queue_lines
 from tests import made_records
 from tests.tui.fake_engine import FakeEngine, replaced

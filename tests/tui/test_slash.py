@@ -104,22 +104,19 @@ async def test_knobs_are_set_with_the_checks_and_words_that_they_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "several", "one"),
+    ("written", "several"),
     [
-        (r"\n4. | \n\n", r'/stop "\n4." "\n\n"', r'/stop "\n4. | \n\n"'),
-        ("User: Bot:", '/stop "User:" "Bot:"', '/stop "User: Bot:"'),
-        ('"a" | "b"', '/stop "a" "b"', ""),
+        (r"\n4. | \n\n", r'/stop "\n4." "\n\n"'),
+        ("User: Bot:", '/stop "User:" "Bot:"'),
+        ('"a" | "b"', '/stop "a" "b"'),
     ],
 )
-async def test_texts_with_spaces_need_quotes_so_that_one_is_not_taken_for_several(
-    written: str, several: str, one: str
-) -> None:
+async def test_texts_with_spaces_need_quotes_so_that_one_is_not_taken_for_several(written: str, several: str) -> None:
     async with desktop() as desk:
         await command(desk, f"/stop {written}")
         assert desk.chat.tuning.stop == ()
         assert f"stop: put each text in quotes, not {written}" in desk.text
         assert several in desk.text
-        assert one in desk.text
         assert desk.composer.text == f"/stop {written}"
         await desk.type("", "ctrl+u")
         await command(desk, several)

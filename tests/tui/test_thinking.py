@@ -11,7 +11,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.thinking import ThinkingTags
 from termchat.engine.port import EndThinking
-from termchat.tui.screen.bottom_bar import key_line
+from termchat.tui.screen.key_line import key_line
 from termchat.tui.transcript import Look
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine

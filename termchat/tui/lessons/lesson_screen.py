@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 from textual import events
-from textual.app import ComposeResult
+from textual.widget import Widget
 from textual.worker import Worker
 
 from termchat.chat.changes import Change, Notice, PathChanged
@@ -31,7 +31,6 @@ from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_words import plain_text, rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
-from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.themes.theme_file import Palette
@@ -568,11 +567,8 @@ class LessonScreen(ChatScreen):
         super().__init__(chat, palette, **options)
         self.strip = LessonStrip(keeping, self, lesson, state)
 
-    def compose(self) -> ComposeResult:
-        for widget in super().compose():
-            if isinstance(widget, BottomBar):
-                yield self.strip
-            yield widget
+    def compose_strip(self) -> Iterable[Widget]:
+        yield self.strip
 
     def on_mount(self) -> None:
         self.call_next(self._begin)  # behind the same of `ChatScreen`, which Textual calls by itself

@@ -6,9 +6,8 @@
 
 `actions` is what the keys do, with the dialogs by name; `screen` has the widgets, says who has the keyboard, and shows what
 changed; `walks_view` shows several replies and has their keys, `walks_dialog` begins them. Widgets: `header_line`, the
-transcript, `notices` (also the queue, what a full context asks, and the message that is edited), the panels, and `bottom_bar`:
-`ask_line` (a text that is asked for above the composer), the composer, and the line of keys, which is TUNE's while
-that is open.
+transcript, `notices` (also the queue, what a full context asks, and the message that is edited), the panels, `ask_line`
+(a text that is asked for above the composer), the composer, and `key_line`, which is TUNE's while that is open.
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
 is suspended meanwhile (`ChatScreen.suspend` and `ChatScreen.resume`).

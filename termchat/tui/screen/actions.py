@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from termchat.tui.constraint.constraint_setting import ConstraintSetting
     from termchat.tui.lists.switching import ChatSwitching, ModelSwitching
     from termchat.tui.pages.turn_versions import TurnVersions
-    from termchat.tui.screen.ask_line import MessageEdit
-    from termchat.tui.screen.bottom_bar import BottomBar
+    from termchat.tui.screen.ask_line import AskLine, MessageEdit
     from termchat.tui.screen.notices import NoticeSlip
     from termchat.tui.screen.walks_view import WalksView
     from termchat.tui.terminal.clipboard import Clipboard
@@ -43,7 +42,7 @@ class ChatActions(ScreenContext):
     choosing: ModelSwitching
     conversations: ChatSwitching
     constraining: ConstraintSetting
-    _bottom: BottomBar
+    _ask_line: AskLine
     _edit: MessageEdit
     _notices: NoticeSlip
     _versions: TurnVersions
@@ -69,7 +68,7 @@ class ChatActions(ScreenContext):
     # --- in, on and out ----------------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
-        if self._bottom.ask_line.close() or self._edit.close():
+        if self._ask_line.close() or self._edit.close():
             self.show_soon()
         elif self.tune is not None:
             if self.tune.drop():
@@ -167,10 +166,10 @@ class ChatActions(ScreenContext):
         self._edit.edit(node)
 
     def action_find(self) -> None:
-        self._bottom.ask_line.find()
+        self._ask_line.find()
 
     def action_prefill(self) -> None:
-        self._bottom.ask_line.ask_beginning()
+        self._ask_line.ask_beginning()
 
     def action_editor(self) -> None:
         self.composer.edit_outside()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -42,9 +42,9 @@ from termchat.tui.pages.token_bar import Legend, Tokens
 from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.pages.turn_versions import TurnVersions
 from termchat.tui.screen.actions import ChatActions
-from termchat.tui.screen.ask_line import MessageEdit
-from termchat.tui.screen.bottom_bar import BottomBar, asked_line, key_line, tune_line
+from termchat.tui.screen.ask_line import AskLine, MessageEdit
 from termchat.tui.screen.header_line import header_line
+from termchat.tui.screen.key_line import KeyLine, asked_line, key_line, tune_line
 from termchat.tui.screen.notices import NoticeSlip, wrapped
 from termchat.tui.screen.walks_view import WalksView
 from termchat.tui.terminal.screens import draw_now
@@ -90,7 +90,10 @@ class ChatScreen(ChatActions):
     ChatScreen.-big #main { layout: vertical; }
     ChatScreen.-big #chat, ChatScreen.-big.-alone.-panels #chat { display: block; height: auto; }
     ChatScreen.-big Panels { display: block; width: 1fr; }
-    ChatScreen.-small { & #small { display: block; } & #header, & #main, & BottomBar { display: none; } }
+    ChatScreen #bottom, ChatScreen #bottom > Row { height: auto; }
+    ChatScreen #bottom AskLine { visibility: hidden; }
+    ChatScreen #prompt { width: 3; }
+    ChatScreen.-small { & #small { display: block; } & #header, & #main, & #bottom { display: none; } }
     """
     BLANK = True
     BINDINGS = [key.binding for key in (*CHAT, *MODEL)]  # noqa: RUF012
@@ -121,7 +124,8 @@ class ChatScreen(ChatActions):
         self._tuned = chat.conversation
         self.panels = Panels(self.own_tune, asked=big)
         self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION)
-        self._bottom = BottomBar(self)
+        self._ask_line, self._prompt = AskLine(self), LinesView(id="prompt")
+        self._keys = KeyLine(self, self._ask_line)
         self.set_class(big, "-projector")
         self._suspended = False
         self._versions = TurnVersions(chat, self.transcript)
@@ -158,11 +162,24 @@ class ChatScreen(ChatActions):
                 yield self.tokens
                 yield self._notices
             yield self.panels
-        yield self._bottom
+        yield from self.compose_strip()
+        with Column(id="bottom"):
+            yield self._ask_line
+            yield self.composer.popup
+            yield self.composer.edge
+            with Row():
+                yield self._prompt
+                yield self.composer
+            yield self._keys
         yield self._small
+
+    def compose_strip(self) -> Iterable[Widget]:
+        """Yield what stands above the composer."""
+        return ()
 
     def on_mount(self) -> None:
         self.paint_with(self.palette)
+        self._prompt.show_lines([Line((("›", Ink("accent", bold=True)),))])
         self._timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self.chat.on_change = self._hear
         self._listen()
@@ -228,10 +245,11 @@ class ChatScreen(ChatActions):
         self.palette = palette
         self.transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
-            self.tokens, self._walks,
+            self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self.tokens, self._walks,
         ):  # fmt: skip
             view.paint_with(palette)
+        for lines in self.query("#bottom LinesView").results(LinesView):
+            lines.paint_with(palette)
 
     @property
     def lights(self) -> Lights:
@@ -241,7 +259,7 @@ class ChatScreen(ChatActions):
     @property
     def labels(self) -> Sequence[Label]:
         """Keys of the line above the composer, while it has the keyboard."""
-        return self._bottom.ask_line.labels or self._edit.labels or self.tokens.asked
+        return self._ask_line.labels or self._edit.labels or self.tokens.asked
 
     @property
     def answers(self) -> str:
@@ -273,7 +291,8 @@ class ChatScreen(ChatActions):
 
     def take_keyboard(self) -> None:
         home = self.panels if self.panels.big else self.under or self.composer
-        self.set_focus(self._bottom.home or (self.tokens.home if self.tokens.mode.open else home))
+        home = self._keys if self.tune is not None else self.tokens.home if self.tokens.mode.open else home
+        self.set_focus(self._ask_line.home or home)
 
     def take_text(self) -> None:
         """Give the composer the keyboard, whatever has it: text comes."""
@@ -289,11 +308,11 @@ class ChatScreen(ChatActions):
         widget = event.widget
         if widget is not self.focused:
             return  # a key that came meanwhile has given the keyboard to somebody else
-        if widget is not self._bottom.ask_line.home:
-            self._bottom.ask_line.leave()
+        if widget is not self._ask_line.home:
+            self._ask_line.leave()
         self.show_soon()
         # Neither the chat nor the line of keys has the keyboard if it is clicked; whoever clicks the composer wants to write.
-        if isinstance(widget, TranscriptView) or (self.tune is None and widget is self._bottom.keys):
+        if isinstance(widget, TranscriptView) or (self.tune is None and widget is self._keys):
             self.take_keyboard()
         elif isinstance(widget, Composer) and self.tune is not None:
             self.close_tune()
@@ -303,13 +322,13 @@ class ChatScreen(ChatActions):
     def open_tune(self, tune: Tune | None = None) -> None:
         self.panels.need("tune")
         self.tune = tune or self.own_tune
-        self.set_focus(self._bottom.keys)  # not focus(): the very next key is for it
+        self.set_focus(self._keys)  # not focus(): the very next key is for it
         self.show_knobs()
 
     def close_tune(self) -> None:
         self.knobs.drop()
-        if self._bottom.ask_line.edits_knob:
-            self._bottom.ask_line.leave()
+        if self._ask_line.edits_knob:
+            self._ask_line.leave()
         self.tune = None
         self.take_keyboard()
         self.show_knobs()
@@ -364,7 +383,7 @@ class ChatScreen(ChatActions):
             elif isinstance(change, DrafterChanged):
                 self.models.drafts_with(change.sha256, change.draft_model)
         if changes:
-            self._bottom.ask_line.follow_chat()
+            self._ask_line.follow_chat()
             self._edit.follow_chat()
             self.constraining.heard()
         self.composer.follow_chat()
@@ -428,11 +447,11 @@ class ChatScreen(ChatActions):
         below = self._walks.open and isinstance(self.focused, Composer)
         words = self._walks.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
-        lit, labels, keys = self.lights.keys, self.labels, self._bottom.keys
+        lit, labels, keys = self.lights.keys, self.labels, self._keys
         if labels:
             line = asked_line(labels, keys.room)
         elif self.tune is not None:
-            line = tune_line(self.tune, keys.room, editing=self._bottom.ask_line.edits_knob)
+            line = tune_line(self.tune, keys.room, editing=self._ask_line.edits_knob)
         else:
             working = situation, keys.room, chat.offers, thinking, words, lit
             if working != self._working:  # to look through all tables costs a tenth of a frame

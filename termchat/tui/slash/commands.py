@@ -401,11 +401,9 @@ def _parse_value(screen: ChatScreen, knob: Setting, text: str) -> Value:
         return knob.check([unescape(quoted.replace('\\"', '"')) for quoted in _QUOTED.findall(text)])
     parts = list(filter(None, map(str.strip, text.split("|")))) if "|" in text else text.split()
     if len(text.split()) > 1:
-        one, several = (" ".join('"' + part.strip('"') + '"' for part in some) for some in ([text], parts))
+        quoted = one_line(" ".join('"' + part.strip('"') + '"' for part in parts), 60)
         raise CommandRefused(
-            f"{knob.name}: put each text in quotes, not {one_line(text, 40)}",
-            f"/{knob.name} {one_line(several, 60)}"
-            + (f", or /{knob.name} {one_line(one, 60)}" if several != one else ""),
+            f"{knob.name}: put each text in quotes, not {one_line(text, 40)}", f"such as /{knob.name} {quoted}"
         )
     return knob.parse(text)
 

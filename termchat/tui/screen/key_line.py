@@ -1,25 +1,22 @@
-"""The lower edge: the line above the composer, the composer, and the line of keys, which is TUNE's while that is open."""
+"""The line of keys, which is TUNE's while that is open."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from textual import events
-from textual.app import ComposeResult
-from textual.widget import Widget
 
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.text import one_line
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.lines_view import Column, LinesView, Row
+from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
 from termchat.tui.pages.tune_mode import Tune
 from termchat.tui.screen.ask_line import AskLine
-from termchat.tui.themes.theme_file import Palette
 
 _FULL_FROM = 98
 """Cells from which there is room for all keys of TUNE."""
@@ -96,56 +93,22 @@ def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
 
 
 class KeyLine(LinesView, can_focus=True):
-    """What works now; in TUNE it has the keyboard."""
+    """What works now. In TUNE it has the keyboard, and its keys turn knobs."""
 
     GROUND = "surface"
 
-
-class BottomBar(Column):
-    """Writing, or turning knobs: while TUNE is open, keys that the line of keys gets turn knobs."""
-
-    DEFAULT_CSS = """
-    BottomBar, BottomBar > Row { height: auto; }
-    BottomBar AskLine { visibility: hidden; }
-    BottomBar #prompt { width: 3; }
-    """
-
-    def __init__(self, context: ScreenContext) -> None:
+    def __init__(self, context: ScreenContext, ask_line: AskLine) -> None:
         super().__init__()
-        self.context = context
-        self.ask_line, self.keys, self._prompt = AskLine(context), KeyLine(), LinesView(id="prompt")
-
-    def compose(self) -> ComposeResult:
-        composer = self.context.composer
-        yield self.ask_line
-        yield composer.popup
-        yield composer.edge
-        with Row():
-            yield self._prompt
-            yield composer
-        yield self.keys
-
-    def on_mount(self) -> None:
-        self._prompt.show_lines([Line((("›", Ink("accent", bold=True)),))])
-
-    def paint_with(self, palette: Palette) -> None:
-        for view in self.query(LinesView):
-            view.paint_with(palette)
-
-    @property
-    def home(self) -> Widget | None:
-        """The widget that takes keys for the line above the composer, or for TUNE, while one of them is open."""
-        return self.ask_line.home or (self.keys if self.context.tune is not None else None)
+        self.context, self._ask_line = context, ask_line
 
     def on_key(self, event: events.Key) -> None:
-        """Have TUNE take the keys that the line of keys got."""
         tune = self.context.tune
-        if tune is None or self.screen.focused is not self.keys:
+        if tune is None:
             return
         if event.key == "enter" and tune.field.kind == "biases":
             self.context.action_dialog("bias")
         elif event.key == "enter" and tune.is_text:
-            self.ask_line.ask_texts()
+            self._ask_line.ask_texts()
         elif not tune.press(event.key, event.character):
             return
         event.stop()
