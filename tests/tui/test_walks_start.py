@@ -217,7 +217,9 @@ async def test_a_kind_that_the_engine_cannot_make_is_grey_and_says_why() -> None
         await desk.type("", "ctrl+y")
         screen = desk.app.screen
         assert isinstance(screen, WalksDialog)
-        inks = {text.strip(): ink.color for text, ink in screen.form.lines(80)[0].runs}
+        inks = {
+            text.strip(): ink.color for text, ink in screen.form.render_row(screen.form.fields[0], 80, here=True).runs
+        }
         assert inks["beams"] == "border"
         assert inks["vote"] == "muted"
         assert "cannot search with beams" not in desk.text

@@ -16,10 +16,9 @@ from termchat.decoding.setting import Value
 from termchat.decoding.walk_plan import PRESETS, PlanError, WalkPlan, shown_value
 from termchat.text import cells, erase_last, one_line, show_piece
 from termchat.tui.context import ScreenContext
-from termchat.tui.draw.dialog import Dialog
 from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, prose
 from termchat.tui.keys.tables import START
 from termchat.tui.screen.walks_view import NOTHING, begin_walks
@@ -132,11 +131,12 @@ class WalkForm(Form):
         is_written = self.field.kind == "text" and self.value
         self.set("" if is_written else self._initial[self.kind][self.field.name])
 
-    def lines(self, width: int) -> list[Line]:
-        return [self._render_row(at, field, width) for at, field in enumerate(self.fields)]
+    def do_step(self, by: int) -> None:
+        self.choose((self.at + by) % len(self.fields))
 
-    def _render_row(self, at: int, field: PlanField, width: int) -> Line:
-        here, value = at == self.at, self.values[self.kind][field.name]
+    def render_row(self, field: PlanField, width: int, *, here: bool) -> Line:
+        """Render a field with its value: few choices all of them, each of which a click takes."""
+        at, value = self.fields.index(field), self.values[self.kind][field.name]
         runs: list[Run] = [("▌ " if here else "  ", ACCENT), (column(field.label, _NAME), STRONG if here else MUTED)]
         strong = Ink("accent", bold=True)
         if 0 < len(field.choices) <= len(PLANS):
@@ -154,7 +154,7 @@ class WalkForm(Form):
             cursor = "▏" if here and not field.choices else ""
             runs.append((f"{before}{shown}{cursor}{after}", strong if here else TEXT))
             runs.append(("" if value else f" {field.none}", MUTED))
-        return Line(tuple(runs), "panel" if here else "")
+        return Line(tuple(runs))
 
 
 def _list_values(knob: str) -> str:
@@ -164,44 +164,55 @@ def _list_values(knob: str) -> str:
     return " ".join(shown_value(KNOBS[knob], value) for value in values)
 
 
-class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
+class WalksDialog(FormKeys[WalkForm], ListDialog[PlanField, WalkPlan]):
     """Asks for a plan of replies to the `draft`, else to the prompt at hand."""
 
     DEFAULT_CSS = """
-    WalksDialog > Vertical { width: 84; }
-    WalksDialog #walks-form { height: 6; margin-top: 1; }
-    WalksDialog #walks-help { height: 3; margin-top: 1; }
-    WalksDialog #walks-where, WalksDialog #walks-same { color: $muted; height: 1; }
+    WalksDialog > Vertical { width: 84; height: 19; max-height: 100%; }
+    WalksDialog #walks-where { color: $muted; height: 1; }
+    WalksDialog #details { height: 4; }
+    WalksDialog.-detailed.-low #details { display: block; height: 3; margin-top: 0; }
     """
     KEYS = WalkForm.KEYS
     TITLE = "Walks: several replies at once"
     HINTS = (
         ("start-before", "selects"), ("start-less", "or typing changes"), ("start-walks", "starts"), ("close", "closes"),
     )  # fmt: skip
-    BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
-    AUTO_FOCUS = ""
+    BINDINGS = [key.binding for key in START if key.id == "start-walks"]  # noqa: RUF012
+    AUTO_FOCUS = TWICE = INDENT = ""
+    BESIDE = 1 << 20
 
     def __init__(self, context: ScreenContext, kind: GroupKind, draft: str) -> None:
-        super().__init__()
-        self._palette, self._where = context.palette, _describe_prompt(context, draft)
-        self.form = WalkForm(context.chat, kind)
+        super().__init__(context.palette)
+        self._where, self.form = _describe_prompt(context, draft), WalkForm(context.chat, kind)
         self.problem = one_line(self.form.find_refusal(kind), 200)
-        self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
-        self._help = Sheet(self._help_lines, id="walks-help")
+        self.set_rows(self.form.fields)
 
-    def body(self) -> Iterable[Widget]:
+    def inputs(self) -> Iterable[Widget]:
         yield Label(one_line(self._where or NOTHING, 80), id="walks-where", markup=False)
-        yield self._sheet
-        yield self._help
-        yield self.message_label()
-        yield Label(self._same, id="walks-same", markup=False)
 
-    def on_mount(self) -> None:
-        self._sheet.paint_with(self._palette)
-        self._help.paint_with(self._palette)
+    def line(self, row: PlanField, width: int, *, chosen: bool) -> Line:
+        return self.form.render_row(row, width, here=chosen)
 
-    def action_step(self, by: int) -> None:
-        self.form.choose((self.form.at + by) % len(self.form.fields))
+    def render_details(self, row: PlanField, width: int, height: int) -> list[Line]:
+        """Render the help of a row, how many replies the plan makes, and the command that does the same."""
+        form, summary = self.form, ""
+        try:
+            group = read(form.kind, form.argument).plan.group
+        except PlanError:
+            pass
+        else:
+            summary = f"{group.size} replies"
+            if group.beams is not None:
+                summary = f"the best{f' {group.size}' if group.size > 1 else ''} of {group.beams.width} beams"
+            elif group.kind == "grid" and group.runs > 1:
+                summary += f": {group.size // group.runs} cells with {group.runs} runs each"
+        same = one_line(f"same command: /{PLANS[form.kind].command} {form.argument}", width)
+        help_lines = prose(row.help if form.at else PLANS[form.kind].about, width, MUTED)
+        return [*help_lines[: max(height - 2, 1)], Line(((summary, TEXT),)), Line(((same, MUTED),))]
+
+    def moved(self) -> None:
+        self.form.choose(self.picker.chosen)
         self.show_form()
 
     def action_pick(self, at: int, choice: str) -> None:
@@ -221,34 +232,12 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
             self.dismiss(plan)
 
     def show_form(self) -> None:
-        self._sheet.show()
-        self._help.show()
+        self.set_rows(self.form.fields, self.form.at)
         try:
             self.form.read()
             self.say("")
         except PlanError as error:
             self.say(error.message)
-        self.put("#walks-same", self._same)
-
-    @property
-    def _same(self) -> str:
-        """The command that does the same."""
-        return one_line(f"same command: /{PLANS[self.form.kind].command} {self.form.argument}", 80)
-
-    def _help_lines(self) -> list[Line]:
-        """Render the help of the selected row, and how many replies the plan makes."""
-        form = self.form
-        lines = prose(form.field.help if form.at else PLANS[form.kind].about, self._help.room, MUTED)
-        try:
-            group = read(form.kind, form.argument).plan.group
-        except PlanError:
-            return [*lines, Line((("", TEXT),))]
-        summary = f"{group.size} replies"
-        if group.beams is not None:
-            summary = f"the best{f' {group.size}' if group.size > 1 else ''} of {group.beams.width} beams"
-        elif group.kind == "grid" and group.runs > 1:
-            summary += f": {group.size // group.runs} cells with {group.runs} runs each"
-        return [*lines, Line(((summary, TEXT),))]
 
 
 def _describe_prompt(context: ScreenContext, draft: str) -> str:
