@@ -171,6 +171,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     """The key that a double click on a row presses."""
     FIELD = ""
     """Placeholder of the field above the list, "" for none."""
+    ON_ROW: Sequence[str] = ()
+    """Actions that do nothing without a row."""
     INDENT = "  "
     """The cells before the first column."""
     NAME: str | None = None
@@ -268,6 +270,11 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         """The highlighted row."""
         return self.rows[self.picker.chosen] if self.picker.chosen < len(self.rows) else None
 
+    @property
+    def highlighted(self) -> Row:
+        """The highlighted row, for actions in `ON_ROW`."""
+        return self.rows[self.picker.chosen]
+
     def set_rows(self, rows: Sequence[Row], at: int | None = None) -> None:
         """Show other rows with one of them highlighted, by default the same place; also before the dialog is open."""
         self.rows = rows
@@ -337,8 +344,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.withdraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the list while a name is typed."""
-        return action == "close" or not self.is_naming
+        """Disable the keys of the list while a name is typed, and those for a row without one."""
+        return action == "close" or not (self.is_naming or (action in self.ON_ROW and self.row is None))
 
     def action_close(self) -> None:
         """Close what was opened last: the name, a question, or the dialog."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from time import localtime, strftime, time
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 from rich.cells import cell_len
@@ -58,24 +58,14 @@ def list_columns(width: int, *, searching: bool) -> list[ListColumn]:
     """Return the columns; while a text is searched for, the matches are in the place of the numbers and the model."""
     left = max(width - 2 - _WHEN, 1)
     if searching and left > 3 * _LEAST_TITLE:
-        title = left * 2 // 5
-        return [
-            ListColumn("TITLE", title - 2, gap=2),
-            ListColumn("MATCH", left - title - 2, gap=2),
-            ListColumn("USED", _WHEN),
-        ]
-    numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
-    if left < _LEAST_TITLE + sum(one.width for one in numbers):
-        numbers = []
-    left -= sum(one.width for one in numbers)
-    model = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
-    title = left - sum(one.width + one.gap for one in model)
-    return [
-        ListColumn("TITLE", max(title - 2, 1), gap=title - max(title - 2, 1)),
-        *model,
-        ListColumn("USED", _WHEN),
-        *numbers,
-    ]
+        middle, after = [ListColumn("MATCH", left - left * 2 // 5 - 2, gap=2)], [ListColumn("USED", _WHEN)]
+    else:
+        numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
+        after = [ListColumn("USED", _WHEN), *(numbers if left >= _LEAST_TITLE + 14 else [])]
+        left -= sum(one.width for one in after[1:])
+        middle = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
+    title = left - sum(one.width + one.gap for one in middle)
+    return [ListColumn("TITLE", max(title - 2, 1), gap=min(title - 1, 2)), *middle, *after]
 
 
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
@@ -165,8 +155,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         self.sessions, self._chat = sessions, chat
         self.searched, rows = sessions.listed
         """The words with which the rows were found, "" for all chats."""
-        self._answered = self._more = False
-        """Whether the store has answered, and whether it has more rows than are listed."""
+        self._more = False
+        """Whether the store has more rows than are listed."""
         self._waits = False
         """Whether the highlighted chat is taken once the search has answered."""
         sessions.deliver = self.call_later
@@ -180,13 +170,13 @@ class SavedChats(ListDialog[SessionSummary, Result]):
     @property
     def looking(self) -> bool:
         """Whether other rows will arrive in a moment."""
-        return not self._answered or self.sessions.work.waits("list")
+        return not self.is_attached or self.sessions.work.waits("list")
 
     def take(self, row: SessionSummary) -> None:
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._read_rows)
+        self._read_rows()
 
     def on_unmount(self) -> None:
         """Drop all questions, unless the next dialog has asked already; pending changes are still made."""
@@ -256,7 +246,6 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
 
         def hear(answer: T | Exception) -> None:
-            self._answered = True
             if isinstance(answer, Exception):
                 self.problem = str(answer)
                 self.changed()
@@ -308,8 +297,8 @@ class ChatPicker(SavedChats[Session]):
         self._ask_store("open", lambda: self.sessions.store.load(row.id), self.dismiss)
 
 
-class SessionsDialog(SavedChats[Opened | Literal["new"]]):
-    """All saved chats, to continue one or change it. The result is the chat to continue, or "new".
+class SessionsDialog(SavedChats[Opened]):
+    """All saved chats, to continue one or change it. The result is the chat to continue.
 
     Args:
         new: shows an empty chat in place of the one that is open.
@@ -318,6 +307,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     KEYS = "SAVED CHATS"
     NAME = ""
     NAME_COLUMN = 3
+    ON_ROW = ("rename", "duplicate", "drop")
 
     def __init__(self, chat: Chat, sessions: SessionList, palette: Palette, *, new: Callable[[], object]) -> None:
         super().__init__(sessions, palette, chat)
@@ -334,28 +324,28 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         return super().check_action(action, parameters) and (action != "drop" or self.field.cursor_at_end)
 
     def action_rename(self) -> None:
-        row = self.row
-        if row is not None:
-            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename_chat(row, sanitize(title, keep="")))
+        row = self.highlighted
+        before = sanitize(row.title, keep="")
 
-    def _rename_chat(self, row: SessionSummary, title: str) -> None:
-        self.end_naming()
-        if title and title != sanitize(row.title, keep=""):
+        def rename(typed: str) -> None:
+            self.end_naming()
+            title = sanitize(typed, keep="")
+            if title in ("", before):
+                return
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
             self._change_store(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
                 self._chat.rename_chat(title)
 
+        self.type_name(before, rename)
+
     def action_duplicate(self) -> None:
-        row = self.row
-        if row is not None:
-            self._change_store(lambda: self.sessions.store.duplicate(row.id))
-            self.say("")
+        row = self.highlighted
+        self._change_store(lambda: self.sessions.store.duplicate(row.id))
+        self.say("")
 
     def action_drop(self) -> None:
-        row = self.row
-        if row is None:
-            return
+        row = self.highlighted
         opened = row.id == self.opened
         if opened:
             self._new()
@@ -374,7 +364,9 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         self.tell(f'"{one_line(row.called, _SHORT)}" restored')
 
     def action_new(self) -> None:
-        self.dismiss("new")
+        if self.is_active:
+            self._new()
+            self.dismiss(None)
 
     def take(self, row: SessionSummary) -> None:
         if row.id == self.opened and self._chat.session.is_own:

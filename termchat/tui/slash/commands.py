@@ -357,7 +357,7 @@ def _list_ready_models(screen: ChatScreen) -> list[ModelRow]:
     models, spec = screen.models, screen.chat.spec
     models.take()
     models.look_for(spec.path if spec is not None else "")
-    return [row for row in models.rows.values() if row.state == "ready"]
+    return [row for row in models.rows.values() if row.state == "ready" and not row.engine]
 
 
 def _offer_model(row: ModelRow) -> Offer:
