@@ -142,7 +142,6 @@ class Models:
         """Engines without an answer, and the first time without, in seconds since the epoch."""
         self._tasks: dict[str, BackgroundTask[Update]] = {}
         """Threads at work: one that looks, one that reads, one that chooses, and one for each engine that is asked."""
-        self._looked_for: str | None = None
         self.news = 0
         """Times that `take` has changed something: the list and the composer both take."""
 
@@ -165,12 +164,6 @@ class Models:
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
-
-    def look_for(self, path: str) -> None:
-        """Search, unless the model in this file ("" for none) is known or was searched for last."""
-        if self._looked_for != path and (not self._files or (path and not self.in_file(path))):
-            self._looked_for = path
-            self.look()
 
     @property
     def looking(self) -> bool:
@@ -372,13 +365,13 @@ class Models:
 
     def drafts_with(self, identity: str, draft_model: str) -> None:
         """Take in that a draft model was chosen in the chat for the model of this identity, and saved."""
-        for key, facts in self._facts.items():
-            if isinstance(facts, Facts) and facts.identity == identity:
-                self._facts[key] = replace(facts, run=facts.run.set("draft_model", draft_model))
         for wanted, row in self.rows.items():
-            known = self.facts(row)
-            if wanted in self._picked and isinstance(known, Facts) and known.identity == identity:
-                self._picked[wanted] = known.run.picked
+            facts = self.facts(row)
+            if isinstance(facts, Facts) and facts.identity == identity:
+                run = facts.run.set("draft_model", draft_model)
+                self._facts[_file_key(row)] = replace(facts, run=run)
+                if wanted in self._picked:
+                    self._picked[wanted] = run.picked
 
     def pull(self, row: ModelRow) -> None:
         """Start or resume a download."""
@@ -419,7 +412,7 @@ class SessionList:
     """
 
     def __init__(self, store: Store, config: Settings) -> None:
-        self.store, self._config = store, config
+        self.store, self.config = store, config
         self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
         self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
         self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
@@ -428,12 +421,6 @@ class SessionList:
         """The last turns of chats, by id and time of change."""
         self.deleted: list[SessionSummary] = []
         """Chats that can be restored, in the order of their deletion."""
-
-    def fetch(self, session: str, loaded: str) -> Opened:
-        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
-        from termchat.chat.opening import fetch_session
-
-        return fetch_session(self.store, session, self._config, loaded)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
         """Read a token's record of any chat, a few at a time; None also if it cannot be read."""

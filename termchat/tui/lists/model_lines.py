@@ -222,7 +222,7 @@ def download_runs(download: Pull, width: int) -> list[Run]:
     here = f"{size(now.done)} of {size(now.total)}" if now.total else size(now.done)
     what = now.note or (f"{size(now.rate)}/s" if now.rate else _STAGES[now.stage])
     left = f"{duration(now.left)} left" if now.left is not None else ""
-    for text in (part for part in (here, what, left) if part):
+    for text in filter(None, (here, what, left)):
         room = width - length(runs) - 2
         if room > 0:
             runs.append(("  " + one_line(text, room), MUTED))

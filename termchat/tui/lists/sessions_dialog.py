@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import localtime, strftime, time
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
+from termchat.chat.opening import fetch_session
 from termchat.chat.service import Chat
 from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.tree import Role
@@ -45,7 +47,7 @@ _MODEL_FROM = 64
 _LEAST_TITLE = 12
 _ROOMY = 12
 """Lines from which dates are worth one."""
-_MARKED = re.compile("([\x02\x03])")
+_MARKS = re.compile("[\x02\x03]")
 _HIT = Ink("accent", bold=True)
 _DAY = 86_400
 _SPEAKERS: dict[Role, tuple[Run, Ink]] = {
@@ -97,13 +99,8 @@ def format_moment(moment: float, now: float) -> str:
 
 def highlight_matches(snippet: str, width: int) -> list[Run]:
     """Render a snippet with the matching words highlighted, the first of them always in view."""
-    runs: list[Run] = []
-    ink = MUTED
-    for part in _MARKED.split(snippet):
-        if part in ("\x02", "\x03"):
-            ink = _HIT if part == "\x02" else MUTED
-        elif part:
-            runs.append((part.replace("\r\n", " ").replace("\n", " "), ink))
+    parts = enumerate(_MARKS.split(re.sub("\r?\n", " ", snippet)))
+    runs = [(part, _HIT if index % 2 else MUTED) for index, part in parts if part]
     if len(runs) > 1 and runs[0][1] is MUTED:
         runs[0] = (_end_of(runs[0][0], width // 3), MUTED)
     return list(fitting([(one_line(text, width, cell_len), shade) for text, shade in runs], width))
@@ -372,8 +369,8 @@ class SessionsDialog(SavedChats[Opened]):
         if row.id == self.opened and self._chat.session.is_own:
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
-            loaded = self._chat.host.loaded
-            self._ask_store("open", lambda: self.sessions.fetch(row.id, loaded), self.dismiss)
+            fetch = partial(fetch_session, self.sessions.store, row.id, self.sessions.config, self._chat.host.loaded)
+            self._ask_store("open", fetch, self.dismiss)
 
     def _change_store(self, work: Callable[[], str | None], session: str = "") -> None:
         """Make a change, then read the rows again; highlight the new chat, else `session`, else the same chat or place."""
