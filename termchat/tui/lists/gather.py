@@ -237,8 +237,9 @@ class Models:
 
     def _list_engine(self, name: str, rows: Sequence[ModelRow]) -> None:
         """Put the rows of an engine in place of those known before."""
-        others = {wanted: row for wanted, row in self.rows.items() if row.engine != name}
-        self.rows = others | {row.wanted: row for row in rows}
+        for wanted in [wanted for wanted, row in self.rows.items() if row.engine == name]:
+            del self.rows[wanted]
+        self.rows.update((row.wanted, row) for row in rows)
         if all(row.state == "ready" for row in rows):
             self.silent.pop(name, None)
         else:

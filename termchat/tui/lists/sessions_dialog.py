@@ -29,9 +29,9 @@ from termchat.tui.themes.theme_file import Palette
 Result = TypeVar("Result")
 T = TypeVar("T")
 PAGE = 100
-"""Chats read at a time."""
+"""Chats read at first, and more each time near the end of the list."""
 _AHEAD = 50
-"""Rows below the highlighted one from which the next page is read."""
+"""Rows below the highlighted one from which more are read."""
 _KEPT = 200
 """Previews that are kept in memory."""
 _SHORT = 40
@@ -135,7 +135,7 @@ def _end_of(text: str, width: int) -> str:
 
 
 class SavedChats(ListDialog[SessionSummary, Result]):
-    """All saved chats, searched and read page by page; `take` gets the chosen one."""
+    """All saved chats, searched, and read as far as they are looked at; `take` gets the chosen one."""
 
     DEFAULT_CSS = """
     SavedChats > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
@@ -178,7 +178,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
     def on_unmount(self) -> None:
         """Drop all questions, unless the next dialog has asked already; pending changes are still made."""
         if self.sessions.deliver == self.call_later:
-            self.sessions.work.forget("list", "page", "preview", "open")
+            self.sessions.work.forget("list", "preview", "open")
 
     def on_lines_view_laid(self) -> None:
         self.changed()
@@ -218,12 +218,10 @@ class SavedChats(ListDialog[SessionSummary, Result]):
                 self.enter("")
 
     def moved(self) -> None:
-        """Read the next page near the end of the list."""
+        """Read more chats near the end of the list."""
         self._waits = False
-        words, offset = self.searched, len(self.rows)
-        waits = self.looking or self.sessions.work.waits("page")
-        if self._more and self.picker.chosen + _AHEAD >= offset and not waits:
-            self._ask_store("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
+        if self._more and self.picker.chosen + _AHEAD >= len(self.rows) and not self.looking:
+            self._read_rows(len(self.rows) + PAGE, at=None)
         self.changed()
 
     def search(self, text: str) -> None:
@@ -251,8 +249,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
 
         self.sessions.work.ask(kind, work, hear)
 
-    def _read_rows(self, limit: int = PAGE, session: str = "", at: int = 0) -> None:
-        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`."""
+    def _read_rows(self, limit: int = PAGE, session: str = "", at: int | None = 0) -> None:
+        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`, None for the same."""
         words = self.field.value.strip()
 
         def take(rows: list[SessionSummary]) -> None:
@@ -260,14 +258,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
             self.sessions.listed = words, rows
             self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
 
-        self.sessions.work.forget("page")
         self._ask_store("list", lambda: self.sessions.store.sessions(limit, words), take)
-
-    def _add_page(self, page: list[SessionSummary]) -> None:
-        """Add a page; a chat that was used since has moved to the top, and another one into its place."""
-        known = {row.id for row in self.rows}
-        self._more = len(page) == PAGE
-        self.changed([*self.rows, *(row for row in page if row.id not in known)])
 
     def _read_preview(self) -> None:
         """Read the last turns of the highlighted chat, and no longer those of the ones before."""
