@@ -1,8 +1,8 @@
 """A list to choose from, and text to read.
 
 A list is its rows, its line of one and its actions: `ListDialog` has the rest. The keys of the actions are a group of
-`keys/tables.py` and call `action_…` methods; an action that cannot be undone is asked for twice with `confirm`, and one that
-needs a name has it typed with `type_name`.
+`keys/tables.py` and call `action_…` methods; those for the highlighted row are named in `ON_ROW`; one that cannot be undone is
+asked for twice with `confirm`, and one that needs a name has it typed with `type_name`.
 
 Textual's `OptionList` lays out all rows at each change (5,000 take a quarter of a second), has no columns that follow the
 width, and takes the keyboard from the search.
