@@ -278,13 +278,14 @@ class Models:
         return self.available + facts.memory.kv + facts.memory.compute
 
     def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
-        """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
-        are dropped."""
+        """Read files in order, in a thread, and compare those that were read before with the `loaded` one as drafters; rows of
+        the call before are dropped."""
         here = {row.wanted: row for row in rows if row.path is not None}
         unread = [row for row in here.values() if self.facts(row) is None]
         unpaired: list[ModelRow] = []
         if loaded is not None and isinstance(self.facts(loaded), Facts):
-            unpaired = [row for row in here.values() if self.why_not_draft(row, loaded) is None]
+            known = (row for row in here.values() if isinstance(self.facts(row), Facts))
+            unpaired = [row for row in known if self.why_not_draft(row, loaded) is None]
         if (before := self._tasks.pop("read", None)) is not None:
             before.stop()
         if unread or unpaired:
