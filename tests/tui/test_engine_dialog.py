@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
@@ -17,14 +18,18 @@ from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.config.settings import Settings, load
 from termchat.decoding.setting import SettingError
 from termchat.models.gguf.header import read_header
+from termchat.models.listing import ModelRow
 from termchat.tui.lists.engine_dialog import (
     FIELDS,
     EngineDialog,
     EngineForm,
 )
+from termchat.tui.lists.gather import Facts
+from termchat.tui.lists.model_lines import Item
 from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.themes.library import PLAIN
 from tests.models.gguf_files import U32, named
+from tests.tui.fake_engine import INFO
 from tests.tui.models_dialog import Shop, shop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -138,10 +143,12 @@ def test_what_is_typed_is_dropped_before_anything_else() -> None:
 
 
 @pytest.mark.parametrize("width", [24, 36, 50, 76, 120])
-def test_every_line_fits(width: int) -> None:
+def test_every_line_fits(width: int, tmp_path: Path) -> None:
     run = RunSettings(config({"threads": 3}), Picked({"kv_type": "bf16"}), {})
-    running = {"threads": 2, "context": 8192}
-    dialog = EngineDialog(PLAIN, "tiny", run, None, running, lambda _: "300 MB of 24.6 GB free: fits" * 4)  # type: ignore[arg-type]
+    facts = Facts(read_header(named("tiny", tmp_path)), None, "", {}, run)
+    running = msgspec.structs.replace(INFO, threads=2, context=8192)
+    row = ModelRow(wanted="tiny", name="tiny", state="ready")
+    dialog = EngineDialog(PLAIN, Item(row, "loaded", facts, 10**9, running=running), None)  # type: ignore[arg-type]
     write(dialog.form, "main_gpu", *"99999999999999999").accept()
     lines = [dialog.line(row, width, chosen=row == dialog.form.field) for row in dialog.rows]
     lines += [dialog.render_heading(width), *dialog.render_details(dialog.form.field, width, 3)]

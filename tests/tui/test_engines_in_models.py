@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -121,6 +122,19 @@ def test_that_an_engine_is_asked_no_more_is_news_also_after_its_rows(
         sleep(0.01)
     assert models.take()
     assert not models.asks("lab")
+
+
+def test_rows_that_a_search_has_on_the_way_are_kept_where_an_engine_answers_meanwhile(config: Path) -> None:
+    models = gather.Models(load({}, {}, config))
+    found, answer, again = (
+        ModelRow(wanted=name, name=name, state="ready", engine=engine)
+        for name, engine in (("here", ""), ("@lab/a", "lab"), ("@lab/b", "lab"))
+    )
+    update = partial(models.rows.__setitem__, found.wanted, found)  # as the search makes it, in its thread
+    models._list_engine("lab", [answer])
+    update()
+    models._list_engine("lab", [again])
+    assert list(models.rows) == ["here", "@lab/b"]
 
 
 async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(

@@ -13,11 +13,13 @@ import msgspec
 import pytest
 
 from termchat.config.file import put
+from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import load
 from termchat.engine.port import LoadDraft
 from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
+from termchat.models.gguf.header import read_header
 from termchat.models.listing import ModelRow
 from termchat.models.memory import Memory
 from termchat.tui import start
@@ -47,7 +49,9 @@ def row(name: str = "tiny", **more: object) -> ModelRow:
 
 def needs(size: int) -> Facts:
     """What a file says whose model takes so many bytes."""
-    return Facts(None, None, "", {}, None, 0, Memory(size, 0, 0))  # type: ignore[arg-type]
+    facts = Facts(None, None, "", {}, None)  # type: ignore[arg-type]
+    facts.__dict__["memory"] = Memory(size, 0, 0)
+    return facts
 
 
 def download(now: Pulling | None, problem: ModelError | None = None) -> Pull:
@@ -134,10 +138,11 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
         assert "\u202e" not in line.text
 
 
-def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
+def test_the_loaded_model_says_how_it_runs_and_what_was_tuned(tmp_path: Path) -> None:
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20, threads=3)
-    config = load({"mlock": True}, {"TERMCHAT_KV_TYPE": "q8_0"}, Path("/none")).with_tuned({"threads": 3})
-    item = Item(row(), "loaded", running=info, config=config)
+    config = load({"mlock": True}, {"TERMCHAT_KV_TYPE": "q8_0"}, Path("/none"))
+    run = RunSettings(config, Picked({}), {"threads": 3})
+    item = Item(row(), "loaded", Facts(read_header(named("tiny", tmp_path)), None, "", {}, run), running=info)
     text = " ".join(" ".join(line.text.split()) for line in model_lines(item, 60, 30))
     assert "20 of 31 layers on NVIDIA H200" in text
     assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
@@ -461,9 +466,9 @@ async def test_the_pair_that_the_catalogue_names_is_shown_before_it_is_downloade
         await desk.until(lambda: not desk.open)
         await desk.type("", "f3")
         await desk.find("mine")
-        await desk.until(lambda: "qwen3-0.6b can draft for it once it is downloaded" in details(desk))
+        await desk.until(lambda: "qwen3-0.6b can draft for it" in details(desk))
         await desk.find("qwen3-0.6b")
-        assert "it can draft for mine once it is downloaded" in details(desk)
+        assert "it can draft for mine" in details(desk)
 
 
 def details(desk: Shop) -> str:

@@ -192,7 +192,7 @@ def elsewhere(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
         wanted="@old", name="old", state="broken", engine="old", source="http://old:8080", told="connection refused",
         problem="old cannot be reached: Connection refused. Is the server running, and the URL right?",
     )  # fmt: skip
-    models.elsewhere = {row.wanted: row for row in (*rows, old)}
+    models.rows |= {row.wanted: row for row in (*rows, old)}
     models.silent = {"old": 0.0}
     monkeypatch.setattr(model_lines, "localtime", gmtime)
 

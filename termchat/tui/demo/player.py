@@ -29,7 +29,6 @@ from termchat.engine.port import Engine, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.models.gguf.header import Header
 from termchat.models.listing import ModelRow
-from termchat.models.memory import Memory
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC, DemoEngine
@@ -172,10 +171,11 @@ class RecordedModels(Models):
 
     def look(self) -> None:
         if (header := self._header()) is not None:
-            self.sources[SPEC.name] = _row(header)
+            self.rows[SPEC.name] = _row(header)
+            self._unlisted.add(SPEC.name)
             self._files[SPEC.name] = os.path.realpath(file_of(SPEC))
         else:
-            self.sources.pop(SPEC.name, None)
+            self.rows.pop(SPEC.name, None)
             self._files.pop(SPEC.name, None)
         super().look()
 
@@ -183,7 +183,7 @@ class RecordedModels(Models):
         header = self._header()
         if row.wanted != SPEC.name or header is None:
             return super().facts(row)
-        return Facts(header, header.file_size, "", {}, self._run, 0, Memory(0, 0, 0)).run_as(self._run)
+        return Facts(header, header.file_size, "", {}, self._run)
 
     def choose(self, wanted: str, hear: Callable[[Choice | ModelError], object]) -> None:
         if wanted != SPEC.name:

@@ -1,8 +1,8 @@
 """A list to choose from, and text to read.
 
 A list is its rows, its line of one and its actions: `ListDialog` has the rest. The keys of the actions are a group of
-`keys/tables.py` and call `action_…` methods; an action that cannot be undone is asked for twice with `confirm`, and one that
-needs a name has it typed with `type_name`.
+`keys/tables.py` and call `action_…` methods; those for the highlighted row are named in `ON_ROW`; one that cannot be undone is
+asked for twice with `confirm`, and one that needs a name has it typed with `type_name`.
 
 Textual's `OptionList` lays out all rows at each change (5,000 take a quarter of a second), has no columns that follow the
 width, and takes the keyboard from the search.
@@ -171,6 +171,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     """The key that a double click on a row presses."""
     FIELD = ""
     """Placeholder of the field above the list, "" for none."""
+    ON_ROW: Sequence[str] = ()
+    """Actions that do nothing without a row."""
     INDENT = "  "
     """The cells before the first column."""
     NAME: str | None = None
@@ -268,6 +270,11 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         """The highlighted row."""
         return self.rows[self.picker.chosen] if self.picker.chosen < len(self.rows) else None
 
+    @property
+    def highlighted(self) -> Row:
+        """The highlighted row, for actions in `ON_ROW`."""
+        return self.rows[self.picker.chosen]
+
     def set_rows(self, rows: Sequence[Row], at: int | None = None) -> None:
         """Show other rows with one of them highlighted, by default the same place; also before the dialog is open."""
         self.rows = rows
@@ -337,8 +344,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.withdraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the list while a name is typed."""
-        return action == "close" or not self.is_naming
+        """Disable the keys of the list while a name is typed, and those for a row without one."""
+        return action == "close" or not (self.is_naming or (action in self.ON_ROW and self.row is None))
 
     def action_close(self) -> None:
         """Close what was opened last: the name, a question, or the dialog."""

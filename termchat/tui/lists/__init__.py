@@ -4,9 +4,10 @@
 
     disk, catalogue, hub ─ threads ─▶ Models ─ take() ─▶ ModelsDialog ─ Choice ─▶ Chat
 
-- `gather`: `Models` looks for models, reads their files (`Facts`), downloads them (`Pull`) and checks the one that is wanted,
-  in threads, whose results are calls that `take()` makes, on the timer of the dialog; `ModelSwitching` hears of their ends.
-  `SessionList` has the saved chats, and the thread that reads and changes them. Both outlive the dialogs.
+- `gather`: `Models` has all models in one dict of `ModelRow`, whatever they come from. It looks for them, reads their files
+  (`Facts`), downloads them (`Pull`) and checks the one that is wanted, in threads, whose results are calls that `take()` makes,
+  on the timer of the dialog; `ModelSwitching` hears of their ends. `SessionList` has the saved chats, and the thread that
+  reads and changes them. Both outlive the dialogs.
 - `model_lines`: an `Item`, which is a model as a chat sees it, as a row and in detail; and the text for a person without one.
 - `models_dialog`: the models in order for one chat, the keys of the list, and the files that were skipped. `engine_dialog`: the
   settings of one model, as a form in a list.

@@ -100,35 +100,38 @@ class BiasDialog(ListDialog[_Row, None]):
         self._lay_out(first=True)
 
     def _lay_out(self, *, first: bool = False) -> None:
-        rows = list(self._read_rows())
+        rows = list(self._read_rows(self._sum_totals()))
         at = next((at for at, row in enumerate(rows) if row.target), 0)
         self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
-    def _read_rows(self) -> Iterable[_Row]:
-        answer, totals = self._answer, self._sum_totals()
-        if self._text:
-            if answer is not None and answer.text == self._text:
-                yield from self._read_answer(answer, totals)
-        elif self._token is not None:
+    def _read_rows(self, totals: Mapping[int, float]) -> Iterable[_Row]:
+        answer, typed = self._answer, self._answer_of_text
+        if typed is not None:
+            yield from self._read_answer(typed, totals)
+        elif not self._text and self._token is not None:
             yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
             for one in self._token.candidates:
                 share = f"model {percent(math.exp(one.logprob))}"
                 yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
         yield _Row("BIASES", title=True)
-        for bias in self._biases:
+        for name, bias in self._biases.items():
             tokens = answer.written.get(str(bias)) if answer is not None else None
-            names = tokens.show_tokens() if tokens is not None else []
+            pieces = list(zip(tokens.ids, tokens.show_tokens(), strict=True)) if tokens is not None else []
             if isinstance(bias.what, int):
-                yield _Row(names[0] if names else bias.name, bias.name, bias.value)
+                yield _Row(pieces[0][1] if pieces else name, name, bias.value)
             else:
-                ids = tokens.ids if tokens is not None else []
-                pieces = " ".join(f"{token} {name}" for token, name in zip(ids, names, strict=True))
-                yield _Row(bias.name, bias.name, bias.value, pieces)
+                yield _Row(name, name, bias.value, " ".join(f"{token} {piece}" for token, piece in pieces))
         if answer is not None:
             for token, name in zip(answer.suppressed.ids, answer.suppressed.show_tokens(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
         if not self._biases:
             yield _Row("none yet")
+
+    @property
+    def _answer_of_text(self) -> Biasing | None:
+        """What the engine said of the typed text; None while nothing is typed, and until it answers."""
+        answer = self._answer
+        return answer if answer is not None and self._text and answer.text == self._text else None
 
     def _read_answer(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
         """Read the rows of the tokens of the typed text, and of the spellings of its word."""
@@ -149,18 +152,19 @@ class BiasDialog(ListDialog[_Row, None]):
     # --- what is biased ----------------------------------------------------------------------------------------------
 
     @property
-    def _biases(self) -> list[Bias]:
-        return [biases.parse(text) for text in self._chat.tuning.logit_bias]
+    def _biases(self) -> dict[str, Bias]:
+        """The biases of the chat, by name."""
+        return {bias.name: bias for bias in map(biases.parse, self._chat.tuning.logit_bias)}
 
     def _read_own(self, target: str) -> float:
         """Return the value of the bias of that name; 0 without one."""
-        return next((bias.value for bias in self._biases if bias.name == target), 0.0)
+        return self._biases[target].value if target in self._biases else 0.0
 
     def _sum_totals(self) -> Mapping[int, float]:
         """Sum what all biases add to each token."""
         answer = self._answer
         added = [(answer.suppressed.ids, BANNED)] if answer is not None else []
-        for bias in self._biases:
+        for bias in self._biases.values():
             if isinstance(bias.what, int):
                 added.append(([bias.what], bias.value))
             elif answer is not None and str(bias) in answer.written:
@@ -169,7 +173,7 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def _put_biases(self, *changes: tuple[str, float]) -> None:
         """Set biases by their names; 0 removes one."""
-        values = {bias.name: bias.value for bias in self._biases} | dict(changes)
+        values = {name: bias.value for name, bias in self._biases.items()} | dict(changes)
         written = [f"{name}={biases.format_bias(value)}" for name, value in values.items() if value]
         self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
         self.say(self._knobs.error)
@@ -179,16 +183,11 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def enter(self, text: str) -> None:
         row = self.row
-        if row is None or row.title:
-            return
-        if not row.target:
-            self.say("the model's file bans this token" if row.amount else "")
-        elif self._read_own(row.target) == BANNED:
-            self._put_biases((row.target, 0.0))
-        elif row.amount == BANNED:
-            self.say("another bias below bans this token")
-        else:
-            self._put_biases((row.target, BANNED))
+        own = self._read_own(row.target) if row is not None else 0.0
+        if row is not None and row.target and (own == BANNED or row.amount != BANNED):
+            self._put_biases((row.target, 0.0 if own == BANNED else BANNED))
+        elif row is not None and row.amount:
+            self.say("another bias, or the model's file, bans this token")
 
     def action_shift(self, by: int) -> None:
         if (row := self.row) is not None and row.target:
@@ -206,8 +205,8 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def action_word(self) -> None:
         """Ban first the spellings that are one token, then the first pieces of the others, then none of them."""
-        answer = self._answer
-        if not self._text.strip() or answer is None or answer.text != self._text:
+        answer = self._answer_of_text
+        if answer is None or not self._text.strip():
             self.say("type a word first")
             return
         several = [one for one in answer.spellings if len(one.ids) > 1]

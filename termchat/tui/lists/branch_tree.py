@@ -115,24 +115,14 @@ class BranchList(ListDialog[BranchRow, Result]):
         self.conversation = conversation
         self.marked: int | None = None
         """The turn whose reply others are compared with."""
-        self._path: set[int] = set()
-        """The turns of the chat as it is shown."""
-        self._differing: dict[int, dict[str, str]] = {}
 
     def on_mount(self) -> None:
         self.show_rows(self.conversation.leaf)
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        """Render the rows together: what a reply has of its own shows beside its siblings."""
-        self._path = {span.node.number for span in self.conversation.find_path()}
-        self._differing = {}
-        return super().draw(rows, chosen, width)
-
     def line(self, row: BranchRow, width: int, *, chosen: bool) -> Line:
         node, on_path, marked = row.node, row.node.number in self._path, row.node.number == self.marked
-        tail = _format_tail(
-            self.conversation, row, _read_differing(self.conversation, node, self._differing), width // 2
-        )
+        facts = _read_differing(self.conversation, node, self._differing)
+        tail = _format_tail(self.conversation, row, facts, width // 2)
         bend = ("└ " if row.last else "├ ") if row.fork else ""
         stem = " " * (_INDENT * max(min(row.depth, _MOST_DEPTH) - int(row.fork), 0)) + bend
         dot, ink = ("●", ACCENT) if on_path else ("○", FAINT)
@@ -148,17 +138,22 @@ class BranchList(ListDialog[BranchRow, Result]):
 
     def show_rows(self, number: int | None = None) -> None:
         """Read the tree again, and highlight the turn of that number."""
+        self._path = {span.node.number for span in self.conversation.find_path()}
+        """The turns of the chat as it is shown."""
+        self._differing: dict[int, dict[str, str]] = {}
+        """The facts in which replies that were drawn differ from their siblings."""
         rows = tree_rows(self.conversation)
         self.set_rows(rows, next((at for at, row in enumerate(rows) if row.node.number == number), None))
 
     @property
-    def node(self) -> Node | None:
-        return self.row.node if self.row is not None else None
+    def node(self) -> Node:
+        """The highlighted turn, for actions in `ON_ROW`."""
+        return self.highlighted.node
 
     @property
     def reply(self) -> int | None:
         """The end of the highlighted reply, or of the reply to the highlighted message; a message without one is refused."""
-        reply = reply_of(self.conversation, self.node) if self.node is not None else None
+        reply = reply_of(self.conversation, self.node)
         if reply is None:
             self.say("this message has no reply")
         return reply
@@ -169,6 +164,7 @@ class ReplyPicker(BranchList[ComparedReply]):
 
     HINTS = (("list-up", "browse"), ("reply-choose", "compares with this reply"), ("close", "closes"))
     KEYS = "REPLIES"
+    ON_ROW = ("choose",)
 
     def __init__(self, conversation: Conversation, palette: Palette, read: TokenSource) -> None:
         super().__init__(conversation, palette)
@@ -193,6 +189,7 @@ class TreeDialog(BranchList[int]):
         ("tree-other", "with a reply of another chat"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "BRANCHES"
+    ON_ROW = ("go", "parent", "rename", "drop", "mark", "compare", "other")
     NAME = "branch name; leave empty to remove it"
 
     def __init__(self, chat: Chat, palette: Palette, sessions: SessionList | None) -> None:
@@ -201,35 +198,32 @@ class TreeDialog(BranchList[int]):
         self._name_field.select_on_focus = True
 
     def action_go(self) -> None:
-        if (node := self.node) is not None:
-            self.dismiss(leaf_of(self.conversation, node))
+        self.dismiss(leaf_of(self.conversation, self.node))
 
     def action_parent(self) -> None:
-        if (node := self.node) is not None and node.parent is not None:
-            self.show_rows(node.parent)
+        self.show_rows(self.node.parent)
 
     def action_rename(self) -> None:
-        if (node := self.node) is not None:
-            self.type_name(node.name, lambda name: self._rename_branch(node, name))
+        node = self.node
 
-    def _rename_branch(self, node: Node, name: str) -> None:
-        self._chat.branches.rename_branch(node.number, name)
-        self.end_naming()
-        self.show_rows()
+        def rename(name: str) -> None:
+            self._chat.branches.rename_branch(node.number, name)
+            self.end_naming()
+            self.show_rows()
+
+        self.type_name(node.name, rename)
 
     def action_drop(self) -> None:
-        if (node := self.node) is not None:
-            self._chat.branches.delete_branch(node.number)
-            self.tell(f'"{label_of(node)}" is deleted; z restores it')
-            self.show_rows()
+        self._chat.branches.delete_branch(self.node.number)
+        self.tell(f'"{label_of(self.node)}" is deleted; z restores it')
+        self.show_rows()
 
     def action_undo(self) -> None:
         self.say("" if self._chat.branches.restore_branch() is not None else "nothing was deleted")
         self.show_rows()
 
     def action_mark(self) -> None:
-        number = self.node.number if self.node is not None else None
-        self.marked = None if number == self.marked else number
+        self.marked = None if self.node.number == self.marked else self.node.number
         self.show_rows()
 
     def action_compare(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from termchat.chat.service import Chat
 from termchat.config.fields import OPTIONS
@@ -17,6 +17,8 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListColumn, ListDialog, fill_columns
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, prose
 from termchat.tui.keys.tables import ENGINE, name_of
+from termchat.tui.lists.gather import Facts
+from termchat.tui.lists.model_lines import Item, memory_text
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
@@ -85,8 +87,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
     """The engine settings of one model. The result are a person's settings for it, to load it with.
 
     Args:
-        running: the values in effect, if the model is loaded.
-        memory: tells the memory that the model takes with some settings.
+        item: the model, whose file is read.
     """
 
     DEFAULT_CSS = """
@@ -104,20 +105,17 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
     def __init__(
         self,
         palette: Palette,
-        name: str,
-        run: RunSettings,
+        item: Item,
         chat: Chat,
-        running: Mapping[str, Value],
-        memory: Callable[[RunSettings], str],
     ) -> None:
         super().__init__(palette)
-        self._model, self._chat, self._memory = name, chat, memory
-        self._before, self._in_effect = run.config.engine, running
-        self.form = EngineForm(run)
+        assert isinstance(item.facts, Facts)
+        self._item, self._chat, self._facts = item, chat, item.facts
+        self.form = EngineForm(item.facts.run)
         self.set_rows(FIELDS)
 
     def title_line(self) -> str:
-        return f"Settings for {one_line(self._model, 48)}"
+        return f"Settings for {one_line(self._item.row.name, 48)}"
 
     def hints(self) -> KeyHints:
         keeps = "until the lesson ends" if self._chat.lesson else "and saves"
@@ -142,8 +140,8 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
         if chosen and form.typed is not None:
             shown: Run | list[Run] = (form.typed + "▏", Ink("error" if form.error else "accent", bold=True))
         else:
-            is_changed = value != getattr(self._before, row.name)
-            effective = value if is_changed else self._in_effect.get(row.name, value)
+            is_changed = value != getattr(self._facts.run.config.engine, row.name)
+            effective = value if is_changed else getattr(self._item.running, row.name, value)
             text = one_line(row.show(value) or "none", room)
             ink = Ink("accent", bold=True) if origin == PICKER else MUTED if origin == DEFAULT else TEXT
             arrow = "" if effective == value else f" → {row.show(effective)}"
@@ -159,7 +157,8 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
     def render_details(self, row: Setting, width: int, height: int) -> list[Line]:
         """Render the help of the setting, and the memory that the model takes."""
         help_lines = prose(f"{row.name}: {row.help} ({row.range})", width, MUTED)
-        memory = Line((("memory ", MUTED), (one_line(self._memory(self.form.run), width - 7), TEXT)))
+        needed = memory_text(self._item._replace(facts=replace(self._facts, run=self.form.run)))
+        memory = Line((("memory ", MUTED), (one_line(needed, width - 7), TEXT)))
         return [*help_lines[: max(height - 1, 1)], memory][:height]
 
     def moved(self) -> None:

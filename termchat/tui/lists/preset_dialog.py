@@ -4,8 +4,9 @@ start a chat."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.content import Content
 
@@ -27,13 +28,13 @@ from termchat.tui.themes.theme_file import Palette
 if TYPE_CHECKING:
     from termchat.config.personas import Persona
 
+Named = TypeVar("Named", bound="Preset | Persona")
+Result = TypeVar("Result")
 _CHOOSE: KeyHints = (
     ("list-up", "selects"), ("preset-apply", "applies"), ("preset-save", "saves the knobs as they are"),
 )  # fmt: skip
 _OWN: KeyHints = (("preset-rename", "renames"), ("preset-remove", "removes"))
 _CANCEL = ("close", "cancels")
-_MARKS = 5
-"""Cells of a row that are neither name nor description."""
 _LEAST_HELP = 20
 """Cells from which a knob's help is worth beginning."""
 _VALUE = 8
@@ -87,41 +88,53 @@ def knob_lines(knobs: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
     ]  # fmt: skip
 
 
-class PresetsDialog(ListDialog[Preset, Preset]):
-    """All presets. The result is the one to apply."""
+class NamedDialog(ListDialog[Named, Result]):
+    """Entries of two files: those that ship, and the user's own."""
 
     DEFAULT_CSS = """
-    PresetsDialog #details { height: 9; }
-    PresetsDialog.-beside #details { width: 55%; height: 1fr; }
-    PresetsDialog > Vertical { max-height: 30; }
+    NamedDialog #details { height: 9; }
+    NamedDialog.-beside #details { width: 60%; height: 1fr; }
+    NamedDialog > Vertical { max-height: 30; }
     """
+    BESIDE = 104
+
+    def show_entries(self, known: NamedEntries[Named], name: str) -> None:
+        """Show the entries, and highlight the one of that name."""
+        names = list(known.entries)
+        self.problem = "\n".join(known.problems[:2])
+        self._longest = max(map(cells, names), default=0)
+        self.set_rows(list(known.entries.values()), names.index(name) if name in names else None)
+
+    def name_line(self, row: Named, sign: str, about: str, width: int, *, chosen: bool) -> Line:
+        """Render a name, and a description that fits: the details have it too."""
+        room = width - self._longest - len(sign) - 3
+        name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
+        text = (about if cells(about) <= room else "", TEXT if chosen else MUTED)
+        return Line((("▌" + sign if chosen else " " + sign, ACCENT), name, text))
+
+
+class PresetsDialog(NamedDialog[Preset, Preset]):
+    """All presets. The result is the one to apply."""
+
+    DEFAULT_CSS = "PresetsDialog.-beside #details { width: 55%; }"
     TITLE = "Presets"
     KEYS = "PRESETS"
     NAME = "name of the preset"
-    BESIDE = 104
+    ON_ROW = ("apply", "rename", "drop")
 
     def __init__(self, screen: ScreenContext) -> None:
         super().__init__(screen.palette)
         self._chat = screen.chat
-        self._read_presets(None)
-        at = (at for at, preset in enumerate(self.rows) if not list_changes(preset, self._chat.tuning))
-        self.set_rows(self.rows, next(at, 0))
-
-    def _read_presets(self, name: str | None) -> None:
-        """Read the files, and highlight the preset of that name."""
         known = presets.load()
-        self.problem = "\n".join(known.problems[:2])
-        rows = list(known.entries.values())
-        self._longest = max((cells(preset.name) for preset in rows), default=0)
-        self._longest_about = max((cells(_describe_preset(preset)) for preset in rows), default=0)
-        self.set_rows(rows, next((at for at, preset in enumerate(rows) if preset.name == name), None))
+        set_now = (name for name, preset in known.entries.items() if not list_changes(preset, self._chat.tuning))
+        self.show_entries(known, next(set_now, ""))
 
     def line(self, row: Preset, width: int, *, chosen: bool) -> Line:
-        """Render its name, with the description where all fit: the details have it too. A dot marks the chat's own chain."""
-        mark, dot = "▌" if chosen else " ", " " if list_changes(row, self._chat.tuning) else "●"
-        about = _describe_preset(row) if self._longest_about <= width - self._longest - _MARKS else ""
-        name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
-        return Line(((mark, ACCENT), (f"{dot} ", ACCENT), name, (about, TEXT if chosen else MUTED)))
+        """Render the name, with the description where all fit. A dot marks the chat's own chain."""
+        longest = max(cells(_describe_preset(one)) for one in self.rows)
+        about = _describe_preset(row) if longest <= width - self._longest - 5 else ""
+        sign = "  " if list_changes(row, self._chat.tuning) else "● "
+        return self.name_line(row, sign, about, width, chosen=chosen)
 
     def render_details(self, row: Preset, width: int, height: int) -> list[Line]:
         """Render the description, then each knob that would change, with both values; on few lines they follow each other."""
@@ -149,58 +162,57 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         self.show_row()
 
     def action_apply(self) -> None:
-        if self.row is not None:
-            self.dismiss(self.row)
+        self.dismiss(self.highlighted)
 
     def action_save(self) -> None:
-        self.type_name("", self._save_as)
+        def save(name: str) -> None:
+            taken = next((one for one in self.rows if one.name == name), None)
+            if taken is None or self.confirm(f"replace {name}"):
+                change = partial(keep_preset, self._chat.tuning, name, replacing=True)
+                self._change_file(change, f"{name} is saved", name)
+            else:
+                self.say(f"{name} {'exists' if taken.own else 'ships with termchat'}")
 
-    def _save_as(self, name: str) -> None:
-        taken = next((one for one in self.rows if one.name == name), None)
-        if taken is not None and not self.confirm(f"replace {name}"):
-            self.say(f"{name} {'exists' if taken.own else 'ships with termchat'}")
-        elif name:
-            self._change_file(lambda: keep_preset(self._chat.tuning, name, replacing=True), f"{name} is saved", name)
-        else:
-            self.end_naming()
+        self.type_name("", save)
 
     def action_rename(self) -> None:
-        if (preset := self._find_own()) is not None:
-            self.type_name(preset.name, lambda name: self._rename_preset(preset.name, name))
-
-    def _rename_preset(self, before: str, name: str) -> None:
-        if name:
-            self._change_file(lambda: presets.rename(before, name), f"{before} is now {name}", name)
-        else:
-            self.end_naming()
+        before = self.highlighted.name
+        if self._is_own():
+            self.type_name(
+                before,
+                lambda name: self._change_file(partial(presets.rename, before, name), f"{before} is now {name}", name),
+            )
 
     def action_drop(self) -> None:
-        if (preset := self._find_own()) is None:
+        name = self.highlighted.name
+        if not self._is_own():
             return
         if self.confirm("remove"):
-            self._change_file(lambda: presets.remove(preset.name), f"{preset.name} is removed", "")
+            self._change_file(partial(presets.remove, name), f"{name} is removed")
         else:
-            self.tell(f"remove {preset.name}?")
+            self.tell(f"remove {name}?")
 
-    def _find_own(self) -> Preset | None:
-        """Return the highlighted preset if it is the user's, else refuse."""
-        if self.row is None or self.row.own:
-            return self.row
-        self.withdraw()
-        self.say(f"{self.row.name} ships with termchat: it can be neither renamed nor removed")
-        return None
+    def _is_own(self) -> bool:
+        """Return whether the highlighted preset is the user's; refuse others."""
+        if not self.highlighted.own:
+            self.withdraw()
+            self.say(f"{self.highlighted.name} ships with termchat: it can be neither renamed nor removed")
+        return self.highlighted.own
 
-    def _change_file(self, change: Callable[[], Path], news: str, name: str) -> None:
-        """Change the user's file, and highlight the preset of that name."""
+    def _change_file(self, change: Callable[[], Path], news: str, name: str | None = None) -> None:
+        """Change the user's file, and highlight the preset of that name; without a typed name change nothing."""
+        if name == "":
+            self.end_naming()
+            return
         try:
             file = change()
         except NameRefused as error:
             self.withdraw()
             self.say(str(error))
-            return
-        self.end_naming()
-        self._read_presets(name)
-        self.tell(f"{news} in {home(file)}")
+        else:
+            self.end_naming()
+            self.show_entries(presets.load(), name or "")
+            self.tell(f"{news} in {home(file)}")
 
 
 def _describe_preset(preset: Preset) -> str:
@@ -217,41 +229,29 @@ def describe_persona(persona: Persona) -> str:
     return ", ".join([*named, *(f"{name} {KNOBS[name].show(value)}" for name, value in persona.knobs.items())])
 
 
-class PersonasDialog(ListDialog["Persona", "tuple[Persona, bool]"]):
+class PersonasDialog(NamedDialog["Persona", "tuple[Persona, bool]"]):
     """All personas. The result is one, and whether it is for a new chat, or for the knobs of this one.
 
     If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once.
     """
 
-    DEFAULT_CSS = """
-    PersonasDialog #details { height: 9; }
-    PersonasDialog.-beside #details { width: 60%; height: 1fr; }
-    PersonasDialog > Vertical { max-height: 30; }
-    """
     TITLE = "Personas"
     HINT = "/persona save NAME saves this chat's settings as a persona."
     HINTS = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
     KEYS = "PERSONAS"
-    BESIDE = 104
+    ON_ROW = ("begin", "here")
 
     def __init__(self, personas: NamedEntries[Persona], palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
-        names = list(personas.entries)
-        self._begun, self._longest = begun, max(map(cells, names), default=0)
-        self.problem = "\n".join(personas.problems[:2])
+        self._begun = begun
         self.asked = "begin" if asked else ""
-        self.set_rows(list(personas.entries.values()), names.index(asked) if asked in names else 0)
+        self.show_entries(personas, asked)
 
     def hint(self) -> Content:
         return tables.hint(*_ASK) if self.asked else super().hint()
 
     def line(self, row: Persona, width: int, *, chosen: bool) -> Line:
-        """Render its name, with its description where that fits: the details have it too."""
-        about = row.description or row.system or "no description"
-        if cells(about) > width - self._longest - 4:
-            about = ""
-        name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
-        return Line((("▌ " if chosen else "  ", ACCENT), name, (about, TEXT if chosen else MUTED)))
+        return self.name_line(row, " ", row.description or row.system or "no description", width, chosen=chosen)
 
     def render_details(self, row: Persona, width: int, height: int) -> list[Line]:
         """Render description, system prompt and knobs; the system prompt is cut to the height."""
@@ -272,12 +272,8 @@ class PersonasDialog(ListDialog["Persona", "tuple[Persona, bool]"]):
 
     def action_begin(self) -> None:
         if not self._begun or self.confirm("begin"):
-            self._choose_row(new=True)
+            self.dismiss((self.highlighted, True))
 
     def action_here(self) -> None:
         if self._begun:
-            self._choose_row(new=False)
-
-    def _choose_row(self, *, new: bool) -> None:
-        if self.row is not None:
-            self.dismiss((self.row, new))
+            self.dismiss((self.highlighted, False))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import localtime, strftime, time
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
+from termchat.chat.opening import fetch_session
 from termchat.chat.service import Chat
 from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.tree import Role
@@ -27,9 +29,9 @@ from termchat.tui.themes.theme_file import Palette
 Result = TypeVar("Result")
 T = TypeVar("T")
 PAGE = 100
-"""Chats read at a time."""
+"""Chats read at first, and more each time near the end of the list."""
 _AHEAD = 50
-"""Rows below the highlighted one from which the next page is read."""
+"""Rows below the highlighted one from which more are read."""
 _KEPT = 200
 """Previews that are kept in memory."""
 _SHORT = 40
@@ -45,7 +47,7 @@ _MODEL_FROM = 64
 _LEAST_TITLE = 12
 _ROOMY = 12
 """Lines from which dates are worth one."""
-_MARKED = re.compile("([\x02\x03])")
+_MARKS = re.compile("[\x02\x03]")
 _HIT = Ink("accent", bold=True)
 _DAY = 86_400
 _SPEAKERS: dict[Role, tuple[Run, Ink]] = {
@@ -58,24 +60,14 @@ def list_columns(width: int, *, searching: bool) -> list[ListColumn]:
     """Return the columns; while a text is searched for, the matches are in the place of the numbers and the model."""
     left = max(width - 2 - _WHEN, 1)
     if searching and left > 3 * _LEAST_TITLE:
-        title = left * 2 // 5
-        return [
-            ListColumn("TITLE", title - 2, gap=2),
-            ListColumn("MATCH", left - title - 2, gap=2),
-            ListColumn("USED", _WHEN),
-        ]
-    numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
-    if left < _LEAST_TITLE + sum(one.width for one in numbers):
-        numbers = []
-    left -= sum(one.width for one in numbers)
-    model = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
-    title = left - sum(one.width + one.gap for one in model)
-    return [
-        ListColumn("TITLE", max(title - 2, 1), gap=title - max(title - 2, 1)),
-        *model,
-        ListColumn("USED", _WHEN),
-        *numbers,
-    ]
+        middle, after = [ListColumn("MATCH", left - left * 2 // 5 - 2, gap=2)], [ListColumn("USED", _WHEN)]
+    else:
+        numbers = [ListColumn("TURNS", 6, right=True), ListColumn("TOKENS", 8, right=True)]
+        after = [ListColumn("USED", _WHEN), *(numbers if left >= _LEAST_TITLE + 14 else [])]
+        left -= sum(one.width for one in after[1:])
+        middle = [ListColumn("MODEL", min(_MODEL, left // 3) - 2, gap=2)] if width >= _MODEL_FROM else []
+    title = left - sum(one.width + one.gap for one in middle)
+    return [ListColumn("TITLE", max(title - 2, 1), gap=min(title - 1, 2)), *middle, *after]
 
 
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
@@ -107,13 +99,8 @@ def format_moment(moment: float, now: float) -> str:
 
 def highlight_matches(snippet: str, width: int) -> list[Run]:
     """Render a snippet with the matching words highlighted, the first of them always in view."""
-    runs: list[Run] = []
-    ink = MUTED
-    for part in _MARKED.split(snippet):
-        if part in ("\x02", "\x03"):
-            ink = _HIT if part == "\x02" else MUTED
-        elif part:
-            runs.append((part.replace("\r\n", " ").replace("\n", " "), ink))
+    parts = enumerate(_MARKS.split(re.sub("\r?\n", " ", snippet)))
+    runs = [(part, _HIT if index % 2 else MUTED) for index, part in parts if part]
     if len(runs) > 1 and runs[0][1] is MUTED:
         runs[0] = (_end_of(runs[0][0], width // 3), MUTED)
     return list(fitting([(one_line(text, width, cell_len), shade) for text, shade in runs], width))
@@ -148,7 +135,7 @@ def _end_of(text: str, width: int) -> str:
 
 
 class SavedChats(ListDialog[SessionSummary, Result]):
-    """All saved chats, searched and read page by page; `take` gets the chosen one."""
+    """All saved chats, searched, and read as far as they are looked at; `take` gets the chosen one."""
 
     DEFAULT_CSS = """
     SavedChats > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
@@ -165,8 +152,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         self.sessions, self._chat = sessions, chat
         self.searched, rows = sessions.listed
         """The words with which the rows were found, "" for all chats."""
-        self._answered = self._more = False
-        """Whether the store has answered, and whether it has more rows than are listed."""
+        self._more = False
+        """Whether the store has more rows than are listed."""
         self._waits = False
         """Whether the highlighted chat is taken once the search has answered."""
         sessions.deliver = self.call_later
@@ -180,18 +167,18 @@ class SavedChats(ListDialog[SessionSummary, Result]):
     @property
     def looking(self) -> bool:
         """Whether other rows will arrive in a moment."""
-        return not self._answered or self.sessions.work.waits("list")
+        return not self.is_attached or self.sessions.work.waits("list")
 
     def take(self, row: SessionSummary) -> None:
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._read_rows)
+        self._read_rows()
 
     def on_unmount(self) -> None:
         """Drop all questions, unless the next dialog has asked already; pending changes are still made."""
         if self.sessions.deliver == self.call_later:
-            self.sessions.work.forget("list", "page", "preview", "open")
+            self.sessions.work.forget("list", "preview", "open")
 
     def on_lines_view_laid(self) -> None:
         self.changed()
@@ -231,12 +218,10 @@ class SavedChats(ListDialog[SessionSummary, Result]):
                 self.enter("")
 
     def moved(self) -> None:
-        """Read the next page near the end of the list."""
+        """Read more chats near the end of the list."""
         self._waits = False
-        words, offset = self.searched, len(self.rows)
-        waits = self.looking or self.sessions.work.waits("page")
-        if self._more and self.picker.chosen + _AHEAD >= offset and not waits:
-            self._ask_store("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
+        if self._more and self.picker.chosen + _AHEAD >= len(self.rows) and not self.looking:
+            self._read_rows(len(self.rows) + PAGE, at=None)
         self.changed()
 
     def search(self, text: str) -> None:
@@ -256,7 +241,6 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
 
         def hear(answer: T | Exception) -> None:
-            self._answered = True
             if isinstance(answer, Exception):
                 self.problem = str(answer)
                 self.changed()
@@ -265,8 +249,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
 
         self.sessions.work.ask(kind, work, hear)
 
-    def _read_rows(self, limit: int = PAGE, session: str = "", at: int = 0) -> None:
-        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`."""
+    def _read_rows(self, limit: int = PAGE, session: str = "", at: int | None = 0) -> None:
+        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`, None for the same."""
         words = self.field.value.strip()
 
         def take(rows: list[SessionSummary]) -> None:
@@ -274,14 +258,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
             self.sessions.listed = words, rows
             self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
 
-        self.sessions.work.forget("page")
         self._ask_store("list", lambda: self.sessions.store.sessions(limit, words), take)
-
-    def _add_page(self, page: list[SessionSummary]) -> None:
-        """Add a page; a chat that was used since has moved to the top, and another one into its place."""
-        known = {row.id for row in self.rows}
-        self._more = len(page) == PAGE
-        self.changed([*self.rows, *(row for row in page if row.id not in known)])
 
     def _read_preview(self) -> None:
         """Read the last turns of the highlighted chat, and no longer those of the ones before."""
@@ -308,8 +285,8 @@ class ChatPicker(SavedChats[Session]):
         self._ask_store("open", lambda: self.sessions.store.load(row.id), self.dismiss)
 
 
-class SessionsDialog(SavedChats[Opened | Literal["new"]]):
-    """All saved chats, to continue one or change it. The result is the chat to continue, or "new".
+class SessionsDialog(SavedChats[Opened]):
+    """All saved chats, to continue one or change it. The result is the chat to continue.
 
     Args:
         new: shows an empty chat in place of the one that is open.
@@ -318,6 +295,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     KEYS = "SAVED CHATS"
     NAME = ""
     NAME_COLUMN = 3
+    ON_ROW = ("rename", "duplicate", "drop")
 
     def __init__(self, chat: Chat, sessions: SessionList, palette: Palette, *, new: Callable[[], object]) -> None:
         super().__init__(sessions, palette, chat)
@@ -334,28 +312,28 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         return super().check_action(action, parameters) and (action != "drop" or self.field.cursor_at_end)
 
     def action_rename(self) -> None:
-        row = self.row
-        if row is not None:
-            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename_chat(row, sanitize(title, keep="")))
+        row = self.highlighted
+        before = sanitize(row.title, keep="")
 
-    def _rename_chat(self, row: SessionSummary, title: str) -> None:
-        self.end_naming()
-        if title and title != sanitize(row.title, keep=""):
+        def rename(typed: str) -> None:
+            self.end_naming()
+            title = sanitize(typed, keep="")
+            if title in ("", before):
+                return
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
             self._change_store(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
                 self._chat.rename_chat(title)
 
+        self.type_name(before, rename)
+
     def action_duplicate(self) -> None:
-        row = self.row
-        if row is not None:
-            self._change_store(lambda: self.sessions.store.duplicate(row.id))
-            self.say("")
+        row = self.highlighted
+        self._change_store(lambda: self.sessions.store.duplicate(row.id))
+        self.say("")
 
     def action_drop(self) -> None:
-        row = self.row
-        if row is None:
-            return
+        row = self.highlighted
         opened = row.id == self.opened
         if opened:
             self._new()
@@ -374,14 +352,16 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         self.tell(f'"{one_line(row.called, _SHORT)}" restored')
 
     def action_new(self) -> None:
-        self.dismiss("new")
+        if self.is_active:
+            self._new()
+            self.dismiss(None)
 
     def take(self, row: SessionSummary) -> None:
         if row.id == self.opened and self._chat.session.is_own:
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
-            loaded = self._chat.host.loaded
-            self._ask_store("open", lambda: self.sessions.fetch(row.id, loaded), self.dismiss)
+            fetch = partial(fetch_session, self.sessions.store, row.id, self.sessions.config, self._chat.host.loaded)
+            self._ask_store("open", fetch, self.dismiss)
 
     def _change_store(self, work: Callable[[], str | None], session: str = "") -> None:
         """Make a change, then read the rows again; highlight the new chat, else `session`, else the same chat or place."""

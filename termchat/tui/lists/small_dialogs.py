@@ -119,7 +119,7 @@ class QueueDialog(ListDialog[tuple[int, str], int]):
     def action_drop(self) -> None:
         if self._refresh():
             self._chat.turns.take_back(self.picker.chosen)
-        self._refresh()
+            self._refresh()
 
     def action_shift(self, rows: int) -> None:
         to = self.picker.chosen + rows
@@ -129,11 +129,12 @@ class QueueDialog(ListDialog[tuple[int, str], int]):
 
     def _refresh(self) -> bool:
         """Show the queue as it is; the highlight stays on its message while that waits. Return whether the rows were right."""
-        before, rows = self.row, list(enumerate(self._chat.turns.queue, 1))
-        is_same, texts = rows == list(self.rows), [text for _, text in rows]
-        follows = not is_same and before is not None and before[1] in texts
-        self.set_rows(rows, texts.index(before[1]) if follows and before is not None else None)
-        return is_same and bool(rows)
+        before, texts = self.row, list(self._chat.turns.queue)
+        rows = list(enumerate(texts, 1))
+        if rows == self.rows:
+            return bool(rows)
+        self.set_rows(rows, texts.index(before[1]) if before is not None and before[1] in texts else None)
+        return False
 
 
 class BreakpointsDialog(ListDialog[Breakpoint, None]):

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from termchat.config.personas import Persona
     from termchat.tui.lists.chat_dialogs import SaveDialog
     from termchat.tui.lists.models_dialog import ModelsDialog
-    from termchat.tui.lists.sessions_dialog import SessionsDialog
 
 
 _LOOK_AGAIN = 0.5
@@ -44,14 +43,10 @@ class ModelSwitching:
 
     def listen(self) -> None:
         """Hear of the threads of `Models`."""
-        models = self._models
-        models.deliver, models.pulled, models.learnt = self._screen.call_later, self._hear_pull, self._complete_again
+        self._models.deliver, self._models.pulled = self._screen.call_later, self._hear_pull
+        self._models.learnt = lambda: self._screen.composer.post_message(ChatComposer.Learnt())
         if self._models.downloads:
             self._show_downloads()
-
-    def _complete_again(self) -> None:
-        """Have the composer complete the draft again: more is known of the models."""
-        self._screen.composer.post_message(ChatComposer.Learnt())
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """Open the dialog; `problem` is the reason for none being loaded; `then` is called when it is closed."""
@@ -148,14 +143,12 @@ class ChatSwitching:
     def __init__(self, screen: ScreenContext, sessions: SessionList | None) -> None:
         self._screen, self.sessions = screen, sessions
         self._chat, self._tokens, self._tell = screen.chat, screen.tokens, screen.tell
-        self._dialog: SessionsDialog | None = None
         self._problem = ""
         """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
-        self._personas: NamedEntries[Persona] | None = None
 
-    def begin(self, system: str | None = None, *, raw: bool | None = None, keep: bool | None = None) -> None:
+    def begin(self, system: str | None = None, raw: bool | None = None, keep: bool | None = None) -> None:
         """Start a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
 
         With None the first two are as configured, and settings are kept if the chat before is empty: they
@@ -191,36 +184,24 @@ class ChatSwitching:
         """Open the dialog of a new chat."""
         from termchat.tui.lists.chat_dialogs import SetupDialog  # not needed before the first frame
 
-        def begin(setup: tuple[str, bool, bool] | None) -> None:
-            if setup is not None:
-                system, raw, keep = setup
-                self.begin(system, raw=raw, keep=keep)
-
-        self._screen.open(SetupDialog(self._chat, self._system), begin)
+        self._screen.choose(SetupDialog(self._chat, self._system), lambda setup: self.begin(*setup))
 
     # --- personas ----------------------------------------------------------------------------------------------------
 
     @property
     def personas(self) -> NamedEntries[Persona]:
-        """The personas as they were last read."""
-        return self._personas or self._read_personas()
-
-    def _read_personas(self) -> NamedEntries[Persona]:
+        """The personas that ship, and the user's own."""
         from termchat.config.personas import load  # not needed before the first frame
 
-        self._personas = load()
-        return self._personas
+        return load()
 
     def browse_personas(self, asked: str = "") -> None:
         """Open the list of personas; `asked` is the name of one to confirm first, as a chat has already begun."""
         from termchat.tui.lists.preset_dialog import PersonasDialog  # not needed before the first frame
 
-        def closed(choice: tuple[Persona, bool] | None) -> None:
-            if choice is not None:
-                self._begin_as(choice[0], new=choice[1])
-
         begun = self._chat.conversation.leaf is not None
-        self._screen.open(PersonasDialog(self._read_personas(), self._screen.palette, begun=begun, asked=asked), closed)
+        dialog = PersonasDialog(self.personas, self._screen.palette, begun=begun, asked=asked)
+        self._screen.choose(dialog, lambda choice: self._begin_as(*choice))
 
     def begin_as(self, name: str) -> None:
         """Start a chat as a persona; ask first if a chat has already begun.
@@ -228,11 +209,11 @@ class ChatSwitching:
         Raises:
             NameRefused: there is none of that name.
         """
-        persona = self._read_personas().get(name)
+        persona = self.personas.get(name)
         if self._chat.conversation.leaf is not None:
             self.browse_personas(persona.name)
         else:
-            self._begin_as(persona, new=True)
+            self._begin_as(persona, True)
 
     def save_persona(self, name: str) -> None:
         """Save the chat's system prompt and knobs as a persona.
@@ -244,10 +225,9 @@ class ChatSwitching:
 
         chat = self._chat
         path = save(Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True))
-        self._personas = None
         self._tell(Notice(f"saved as persona {name}", f"you can add a description in {path}"))
 
-    def _begin_as(self, persona: Persona, *, new: bool) -> None:
+    def _begin_as(self, persona: Persona, new: bool) -> None:
         from termchat.tui.lists.preset_dialog import describe_persona  # not needed before the first frame
 
         chat = self._chat
@@ -266,19 +246,13 @@ class ChatSwitching:
         """Open the saved chats; the chosen one replaces the current chat."""
         from termchat.tui.lists.sessions_dialog import SessionsDialog  # not needed before the first frame
 
-        def closed(chosen: Opened | Literal["new"] | None) -> None:
-            self._dialog = None
-            if chosen == "new":
-                self.begin()
-            elif chosen is not None:
-                self._leave_for(lambda: self._chat.show_session(*chosen))
+        def take(opened: Opened) -> None:
+            self._leave_for(lambda: self._chat.show_session(*opened))
 
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
-        elif self._dialog is None:  # else asked for twice in the same burst
-            palette = self._screen.palette
-            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.begin)
-            self._screen.open(self._dialog, closed)
+        elif not isinstance(self._screen.app.screen, SessionsDialog):  # else asked for twice in the same burst
+            self._screen.choose(SessionsDialog(self._chat, self.sessions, self._screen.palette, new=self.begin), take)
 
     def save(self) -> None:
         """Open the dialog that saves the transcript."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import chop_cells
 from textual.events import Paste
 from textual.widget import Widget
 from textual.widgets import Input
@@ -17,7 +17,7 @@ from termchat.text import extent
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ReadDialog
-from termchat.tui.draw.marks import MUTED, TEXT, column
+from termchat.tui.draw.marks import MUTED, TEXT, column, flowing
 from termchat.tui.themes.theme_file import Palette
 
 MOST_TYPED = 5000
@@ -29,7 +29,6 @@ _PIECES = Ink("accent"), Ink("user", underline=True)
 """Every second piece is underlined, so that their borders are seen without colours, too."""
 _MOST_BYTES = 8
 _MARK = " control"
-_GAP = "  "
 _LINES = re.compile("[^⏎]*⏎+|[^⏎]+")
 
 
@@ -53,27 +52,20 @@ def piece_lines(tokenized: Tokenized, width: int) -> list[Line]:
 def piece_flow(tokenized: Tokenized, width: int, *, ids: bool) -> list[Line]:
     """Render the pieces one after the other, each in another ink than the one before it, with `ids` each before its id. A line
     ends between pieces, and where one of the text does."""
-    control = set(tokenized.control)
-    lines: list[list[Run]] = [[]]
-    used = 0
+    control, gap = set(tokenized.control), "  " if ids else ""
+    lines: list[Line] = []
+    pieces: list[list[Run]] = []
     for index, (token_id, shown) in enumerate(zip(tokenized.ids, tokenized.show_tokens(), strict=True)):
         ink = _CONTROL if index in control else _PIECES[index % 2]
         *parts, last = _LINES.findall(shown) or [shown]
         for part, tail in (*((part, "") for part in parts), (last, f" {token_id}" if ids else "")):
-            size = cell_len(part) + len(tail)
-            if used and used + size > width:
-                lines.append([])
-                used = 0
-            *chunks, part = chop_cells(part, max(width, 2)) if size > width else [part]
-            lines[-1:] = [
-                *([(chunk, ink)] for chunk in chunks),
-                [*lines[-1], (part, ink), (tail and tail + _GAP, MUTED)],
-            ]
-            used += size + len(tail and _GAP)
-            if part.endswith("⏎"):
-                lines.append([])
-                used = 0
-    return [Line(tuple(run for run in runs if run[0])) for runs in lines if runs]
+            *chunks, end = chop_cells(part, max(width, 2)) or [""]
+            pieces += [*([(chunk, ink)] for chunk in chunks), [(end, ink), (tail, MUTED)]]
+            if end.endswith("⏎"):
+                lines += flowing(pieces, width, gap)
+                pieces = []
+    lines += flowing(pieces, width, gap)
+    return [Line(tuple(run for run in line.runs if run[0])) for line in lines]
 
 
 def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:

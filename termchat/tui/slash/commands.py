@@ -347,11 +347,12 @@ def _list_models(screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _list_ready_models(screen: ChatScreen) -> list[ModelRow]:
-    """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
-    models, spec = screen.models, screen.chat.spec
+    """Return the models on this machine; look for them first."""
+    models = screen.models
     models.take()
-    models.look_for(spec.path if spec is not None else "")
-    return [row for row in models.rows.values() if row.state == "ready"]
+    if not models.rows:
+        models.look()
+    return [row for row in models.rows.values() if row.state == "ready" and not row.engine]
 
 
 def _offer_model(row: ModelRow) -> Offer:
