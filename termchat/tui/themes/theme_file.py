@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from textual.theme import Theme
@@ -30,8 +30,20 @@ ANSI = frozenset({DEFAULT, *(f"ansi_{hue}" for hue in _HUES), *(f"ansi_bright_{h
 AUTO = "auto"
 """What is no theme's name: it stands for whichever suits the terminal."""
 
-_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NAME = rf"^(?!{AUTO}\Z)[A-Za-z0-9_-]{{1,40}}\Z"
+Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
+Color = Annotated[str, msgspec.Meta(pattern=rf"^(#[0-9a-fA-F]{{6}}|{'|'.join(ANSI)})\Z")]
+
+_RULE = "a colour like #82b1ff or ansi_bright_blue"
+_RULES = {
+    "name": "letters, digits, - and _",
+    "dark": "true or false",
+    "heat": "a list of at least two colours like #82b1ff",
+    "heat_text": "a list of colours, one for each colour of heat",
+}
+"""What values have to be, those of all others by `_RULE`."""
+_FIELD = re.compile(r"`(?:\$\.)?(\w+)[^`]*`")
+"""The field that a message of msgspec is about, in its last place."""
 _LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -52,38 +64,38 @@ _ANSI = {
 """What stands out where it is not known which colours the terminal has for text and background."""
 
 
-class Palette(msgspec.Struct, frozen=True, kw_only=True):
+class Palette(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
     is written on each of them."""
 
-    name: str
+    name: Name
     dark: bool
-    background: str
-    surface: str
-    panel: str
-    border: str
-    text: str
-    muted: str
-    accent: str
-    user: str
-    reply: str
-    stamp: str
-    success: str
-    warning: str
-    error: str
-    heading: str
-    link: str
-    quote: str
-    code: str
-    code_background: str
-    code_comment: str
-    code_keyword: str
-    code_string: str
-    code_number: str
-    code_name: str
-    cursor: str
-    heat: tuple[str, ...]
-    heat_text: tuple[str, ...]
+    background: Color
+    surface: Color
+    panel: Color
+    border: Color
+    text: Color
+    muted: Color
+    accent: Color
+    user: Color
+    reply: Color
+    stamp: Color
+    success: Color
+    warning: Color
+    error: Color
+    heading: Color
+    link: Color
+    quote: Color
+    code: Color
+    code_background: Color
+    code_comment: Color
+    code_keyword: Color
+    code_string: Color
+    code_number: Color
+    code_name: Color
+    cursor: Color
+    heat: Annotated[tuple[Color, ...], msgspec.Meta(min_length=2)]
+    heat_text: tuple[Color, ...]
 
     @property
     def is_ansi(self) -> bool:
@@ -105,7 +117,7 @@ class ThemeError(ValueError):
 
 
 def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and text != AUTO
+    return re.match(_NAME, text) is not None
 
 
 def load_themes(folders: Iterable[Path] | None = None, file: str = "*") -> tuple[dict[str, Palette], list[ThemeError]]:
@@ -153,38 +165,25 @@ def load_theme(path: Path) -> Palette:
         key = key.rstrip("]")
         return ThemeError(path, keys.index(key) + 1 if key in keys else None, problem)
 
-    name, dark, colors = (table.get(key) for key in ("name", "dark", "colors"))
-    if not isinstance(name, str) or not is_name(name):
-        raise refuse("name", f"name may use letters, digits, - and _, not {AUTO!r}")
-    if not isinstance(dark, bool):
-        raise refuse("dark", "dark must be true or false")
-    if not isinstance(colors, dict):
-        raise refuse("[colors]", "the table [colors] is missing")
-    known = (*COLORS, "heat", "heat_text")
-    for key in [*(table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
-        raise refuse(key, f"{key!r} is not a colour of a theme; known colours: {', '.join(known)}")
-    for key in (*COLORS, "heat"):
-        if key not in colors:
-            raise refuse("[colors]", f"the colour {key!r} is missing")
-    for key in COLORS:
-        if not _is_color(colors[key]):
-            raise refuse(key, f"{key} must be a colour like #82b1ff or ansi_bright_blue, not {colors[key]!r}")
-    heat = colors["heat"]
-    if not _is_scale(heat) or len(heat) < 2:
-        raise refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
-    heat_text = colors.get("heat_text", [colors["text"]] * len(heat))
-    if not _is_scale(heat_text) or len(heat_text) != len(heat):
-        raise refuse("heat_text", f"heat_text must be a list of {len(heat)} colours, one for each colour of heat")
-    own = {key: colors[key] for key in COLORS}
-    return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(heat_text), **own)
-
-
-def _is_color(value: object) -> bool:
-    return isinstance(value, str) and (value in ANSI or _COLOR.fullmatch(value) is not None)
-
-
-def _is_scale(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_color, value))
+    colors = table.pop("colors", None)
+    values = table | (colors if isinstance(colors, dict) else {})
+    if isinstance(heat := values.get("heat"), list):
+        values.setdefault("heat_text", [values.get("text", DEFAULT)] * len(heat))
+    try:
+        palette = msgspec.convert(values, Palette)
+    except msgspec.ValidationError as error:
+        key = _FIELD.findall(str(error))[-1]
+        if key in values and key in Palette.__struct_fields__:
+            raise refuse(key, f"{key} must be {_RULES.get(key, _RULE)}, not {values[key]!r}") from error
+        if not isinstance(colors, dict):
+            raise refuse("[colors]", "the table [colors] is missing") from error
+        if key not in values:
+            raise refuse("[colors]", f"{key!r} is missing") from error
+        known = ", ".join((*COLORS, "heat", "heat_text"))
+        raise refuse(key, f"{key!r} is not a colour of a theme; known colours: {known}") from error
+    if len(palette.heat_text) != len(palette.heat):
+        raise refuse("heat_text", f"heat_text must be {_RULES['heat_text']}")
+    return palette
 
 
 def textual_theme(palette: Palette) -> Theme:
