@@ -8,7 +8,7 @@ joiners, selectors) are never parted, wherever the tokens part them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
@@ -17,8 +17,9 @@ from termchat.text import sanitize
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
-_PIECE = re.compile(r"[ -~]+|\t|[^ -~\t]+")
-"""ASCII text, most of all: every character takes a cell, and none but the space is a place to break. Or a tab, or any other."""
+_PIECE = re.compile(r"[ -~]* |\t|[^ \t]+")
+"""Words of ASCII up to a space, most of all: every character takes a cell, and none but the space is a place to break. Or a tab,
+or another word."""
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
 )
@@ -60,31 +61,31 @@ class Wrapper:
                 self._fed += 1
                 self._break(self._fed)
             for piece in _PIECE.findall(line):
-                if piece.isascii() and piece.isprintable():
-                    self._feed_words(piece, ink)
-                elif piece == "\t":
+                if piece in ("\t", " "):
                     self._end_word()
-                    self._add_spaces(TAB - (self._used - self._indent) % TAB, ink)
+                    size = 1 if piece == " " else TAB - (self._used - self._indent) % TAB
+                    if (size := min(size, self._width - self._used)) > 0:
+                        _add(self._line, " " * size, ink)
+                        self._used += size
                     self._fed += 1
+                elif piece.isascii() and piece.isprintable():
+                    self._feed_words(piece, ink)
                 else:
                     self._feed_foreign(piece, ink)
-
-    def _add_spaces(self, size: int, ink: Ink) -> None:
-        if (size := min(size, self._width - self._used)) > 0:
-            _add(self._line, " " * size, ink)
-            self._used += size
 
     def _feed_words(self, text: str, ink: Ink) -> None:
         """Add ASCII text, as much at a time as a line has room for."""
         begin, at = self._fed, 0
         while at < len(text):
-            room = self._width - self._used
-            if not self._word and (words := _match_words(room)(text, at)) is not None:
-                shown = text[at : min(words.end(), at + room)]  # spaces hang over the edge
-                if shown:
+            edge = at + self._width - self._used
+            end = -1 if self._word else text.rfind(" ", at, edge + 1)
+            if end >= 0:
+                while end < len(text) and text[end] == " ":
+                    end += 1
+                if shown := text[at : min(end, edge)]:  # spaces hang over the edge
                     _add(self._line, shown, ink)
                 self._used += len(shown)
-                at = words.end()
+                at = end
             else:  # a word that goes on, that may do so, or that the line has no room for
                 end = text.find(" ", at)
                 word = text[at:end] if end >= 0 else text[at:]
@@ -209,12 +210,6 @@ def wrap_runs(runs: Iterable[Run], width: int, first: tuple[Run, ...] = (), rest
     for text, ink in runs:
         wrapper.feed(text, ink)
     return wrapper.lines
-
-
-@cache
-def _match_words(room: int) -> Callable[[str, int], re.Match[str] | None]:
-    """Return what finds the words, with spaces behind them, for which a line has room."""
-    return re.compile(rf".{{0,{room}}}(?= ) +").match
 
 
 @cache
