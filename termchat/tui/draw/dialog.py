@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -92,18 +91,6 @@ class Dialog(ClosedOnce[Result | None]):
 
     def action_close(self) -> None:
         self.dismiss(None)
-
-    def on_key(self, event: events.Key) -> None:
-        """Close all that covers a lesson, on the key that leads to it."""
-        learning = getattr(self.app, "learning", None)
-        if (
-            learning is not None
-            and learning.strip is not None
-            and tables.actions(tables.CHAT).get(event.key) == "app.learn"
-        ):
-            event.stop()
-            event.prevent_default()
-            learning.uncover()
 
     def say(self, problem: str) -> None:
         """Show a problem above the keys; "" clears it."""

@@ -160,4 +160,4 @@ class CompareDialog(ReadDialog):
             return
         self._explained = not self._explained
         self.lay_out()
-        self.picker.scroll_by("first")
+        self.picker.move("first")
