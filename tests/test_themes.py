@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -170,20 +171,19 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
             "a list of colours, one for each colour of heat",
         ),
         ("[colors]", "[colors", 4, "Expected"),
-        ("[colors]", "[colours]", None, "the table [colors] is missing"),
+        ("[colors]", "[colours]", 4, "the table [colors] is missing"),
         ('heat = ["#7c293b",', 'heat = ["red",', 33, "heat must be a list of at least two colours"),
     ],
 )
-def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int | None, says: str) -> None:
+def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
     assert old in DARK
     path = tmp_path / "mine.toml"
     path.write_text(DARK.replace(old, new), "utf-8")
     with pytest.raises(ThemeError) as caught:
         load_theme(path)
-    assert caught.value.line == line
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
-    assert line is None or f", line {line}: " in str(caught.value)
+    assert f"line {line}" in str(caught.value)
 
 
 def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
     assert set(found) == set(SHIPPED)
     assert found["dark"].stamp == "#010203"
     assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
-        "/bad.toml, line 2: is not UTF-8 text",
-        "/folder.toml: cannot be read: it is a folder, not a regular file; remove or replace it",
-        "/worse␛.toml, line 1: Expected '=' after a key in a key/value pair",
+        "/bad.toml is not UTF-8 text (byte 13)",
+        "/folder.toml cannot be read: it is a folder, not a regular file; remove or replace it",
+        "/worse␛.toml is not valid TOML: Expected '=' after a key in a key/value pair (at end of document)",
     ]
 
 
@@ -227,8 +227,9 @@ def loaded_or_told(path: Path) -> Palette | ThemeError:
 def is_told_well(told: object, path: Path) -> bool:
     """Whether it is an error on one printable line that names the file, and a line that the file has."""
     assert isinstance(told, ThemeError)
-    named = str(told).startswith(f"{path}, line {told.line}: " if told.line else f"{path}: ")
-    return named and str(told).isprintable() and (told.line or 1) <= path.read_bytes().count(b"\n") + 1
+    line = re.search(r"line (\d+)[:,]", str(told))
+    is_there = line is None or int(line[1]) <= path.read_bytes().count(b"\n") + 1
+    return str(told).startswith(str(path)) and str(told).isprintable() and is_there
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +251,7 @@ def test_any_value_is_taken_or_told_with_its_line(scratch: Path, key: str, value
     scratch.write_text("\n".join(lines), "utf-8")
     found = loaded_or_told(scratch)
     if isinstance(found, ThemeError):
-        assert found.line == at + 1
+        assert str(found).startswith(f"{scratch}, line {at + 1}: ")
         assert is_told_well(found, scratch)
     else:
         said = tomllib.loads(scratch.read_text("utf-8"))
@@ -302,7 +303,7 @@ def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> N
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
     library = ThemeChooser(folders=[ROOT, tmp_path])
     assert library.of(AUTO) == SHIPPED["dark"]
-    assert [problem.line for problem in library.problems] == [2]
+    assert ["line 2" in str(problem) for problem in library.problems] == [True]
     library.all()
     assert len(library.problems) == 1
 

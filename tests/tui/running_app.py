@@ -71,8 +71,8 @@ class Desktop:
                 await self._drain(end)
                 self.app.screen._on_timer_update()
             await asyncio.sleep(0)
-            later = self.app.screen._callbacks  # after a frame to come
-            busy = (self._is_busy or bool(later)) and monotonic() < end
+            to_come = self.app.screen._callbacks or self.app.screen._dirty_widgets
+            busy = (self._is_busy or bool(to_come)) and monotonic() < end
 
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""

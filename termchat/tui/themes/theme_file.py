@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import msgspec
 from textual.theme import Theme
 
-from termchat import paths, regular_files
+from termchat import paths
 from termchat.text import sanitize
-from termchat.toml import MOST, parsed
+from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "ansi_default"
 """The terminal's own text colour or background, whichever it is asked for as."""
@@ -44,8 +44,6 @@ _RULES = {
 """What values have to be, those of all others by `_RULE`."""
 _FIELD = re.compile(r"`(?:\$\.)?(\w+)[^`]*`")
 """The field that a message of msgspec is about, in its last place."""
-_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-
 
 _SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
 """What Textual calls by the same names."""
@@ -110,10 +108,9 @@ COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name"
 class ThemeError(ValueError):
     """A theme file that cannot be used. The message names the file and, where there is one, the line."""
 
-    def __init__(self, path: Path, line: int | None, problem: str) -> None:
-        place = sanitize(str(path), keep="") + (f", line {line}" if line else "")
-        super().__init__(f"{place}: {sanitize(problem, keep='')}")
-        self.path, self.line = path, line
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(sanitize(message, keep=""))
+        self.path = path
 
 
 def is_name(text: str) -> bool:
@@ -145,44 +142,32 @@ def load_theme(path: Path) -> Palette:
     Raises:
         ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
     """
-    data, text = b"", ""
     try:
-        data = regular_files.read(path, MOST)
-        text = data.decode("utf-8")
-        table = parsed(text)
-    except UnicodeDecodeError as error:
-        raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
-    except OSError as error:
-        raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
-    except ValueError as error:
-        at = _LINE.search(str(error))
-        line = int(at[1]) if at and at[1] else text.count("\n") + 1
-        raise ThemeError(path, line, _LINE.sub("", str(error))) from error
+        file = TomlFile(path)
+    except TomlError as error:
+        raise ThemeError(path, str(error)) from error
 
-    def refuse(key: str, problem: str) -> ThemeError:
-        """Return an error with the line of the key or [table], if the file has it."""
-        keys = [re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in text.split("\n")]
-        key = key.rstrip("]")
-        return ThemeError(path, keys.index(key) + 1 if key in keys else None, problem)
-
+    table = dict(file.table)
     colors = table.pop("colors", None)
     values = table | (colors if isinstance(colors, dict) else {})
     if isinstance(heat := values.get("heat"), list):
         values.setdefault("heat_text", [values.get("text", DEFAULT)] * len(heat))
     try:
         palette = msgspec.convert(values, Palette)
+        if len(palette.heat_text) != len(palette.heat):
+            raise msgspec.ValidationError("`heat_text`")
     except msgspec.ValidationError as error:
         key = _FIELD.findall(str(error))[-1]
         if key in values and key in Palette.__struct_fields__:
-            raise refuse(key, f"{key} must be {_RULES.get(key, _RULE)}, not {values[key]!r}") from error
-        if not isinstance(colors, dict):
-            raise refuse("[colors]", "the table [colors] is missing") from error
-        if key not in values:
-            raise refuse("[colors]", f"{key!r} is missing") from error
-        known = ", ".join((*COLORS, "heat", "heat_text"))
-        raise refuse(key, f"{key!r} is not a colour of a theme; known colours: {known}") from error
-    if len(palette.heat_text) != len(palette.heat):
-        raise refuse("heat_text", f"heat_text must be {_RULES['heat_text']}")
+            problem = f"{key} must be {_RULES.get(key, _RULE)}, not {values[key]!r}"
+        elif not isinstance(colors, dict):
+            problem = "the table [colors] is missing"
+        elif key not in values:
+            problem = f"{key!r} is missing"
+        else:
+            problem = f"{key!r} is not a colour of a theme; known colours: {', '.join((*COLORS, 'heat', 'heat_text'))}"
+        place = file.place(key) if key in table else file.place("colors", key)
+        raise ThemeError(path, f"{path.with_name(place)}: {problem}") from error
     return palette
 
 
