@@ -18,8 +18,8 @@ from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
 _PIECE = re.compile(r"[ -~]* |\t|[^ \t]+")
-"""Words of ASCII up to a space, most of all: every character takes a cell, and none but the space is a place to break. Or a tab,
-or another word."""
+"""Words of ASCII up to a space, most of all: every character takes a cell, and none but the space is a place to break. Else a
+tab, or another word."""
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
 )

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from rich.cells import cell_len, get_character_cell_size
 from rich.console import Console, RenderableType
 from rich.segment import Segment
-from rich.style import Style
 from textual._compositor import ChopsUpdate, Compositor, CompositorMap, CompositorUpdate, LayoutUpdate, ReflowResult
 from textual.app import App
 from textual.await_complete import AwaitComplete
@@ -29,7 +28,7 @@ from textual.color import Color
 from textual.geometry import Offset, Region, Size
 from textual.screen import ModalScreen, Screen
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.scrollbar import ScrollBar
 from textual.selection import SelectEnd
 from textual.strip import Strip
 from textual.widget import Widget
@@ -289,17 +288,14 @@ class QuickScrollBar(ScrollBar, Settled):
     """A vertical scroll bar one cell wide, drawn without a pass through Textual's styles for each row."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        bar = self.render()
-        assert isinstance(bar, ScrollBarRender)
-        style = bar.style
-        assert isinstance(style, Style)
+        bar: Any = self.render()
         cells = bar.render_bar(
             size=self.size.height,
             virtual_size=bar.virtual_size,
             window_size=bar.window_size,
             position=bar.position,
-            back_color=style.bgcolor,  # type: ignore[arg-type]  # Rich's colours are what it uses
-            bar_color=style.color,  # type: ignore[arg-type]
+            back_color=bar.style.bgcolor,
+            bar_color=bar.style.color,
         )
         rows = cells.segments[crop.y : crop.bottom]
         drawn = {cell: Strip([cell], 1) for cell in set(rows)}
