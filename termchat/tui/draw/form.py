@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from textual import events
@@ -29,14 +28,9 @@ class Form:
         self.error = ""
 
     @property
-    def fields(self) -> Sequence[Setting]:
-        """The settings, in the order of their rows."""
-        raise NotImplementedError
-
-    @property
     def field(self) -> Setting:
         """The selected setting."""
-        return self.fields[self.at]
+        raise NotImplementedError
 
     def set(self, value: Value) -> None:
         """Set the value of the selected setting."""
