@@ -320,4 +320,4 @@ def test_a_terminal_is_offered_what_it_can_show() -> None:
     few.dark = False
     assert few.of(AUTO).name == "terminal-light"
     assert list(none.all().values()) == [PLAIN]
-    assert none.get("dusk") == none.of(AUTO)
+    assert none.of("dusk") == none.of(AUTO) == PLAIN

@@ -30,11 +30,6 @@ PLAIN = Palette(
 )
 """The palette of a terminal without colours. No theme file can have its name: it is not looked for."""
 
-_AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("light", "terminal-light")}
-"""By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
-_CONTRAST = {True: "contrast-dark", False: "contrast-light"}
-"""The same for a projector, where there are colours enough."""
-
 
 class ThemeChooser:
     """The themes that this terminal can show, and the one that is wanted.
@@ -61,7 +56,9 @@ class ThemeChooser:
     def renew(self) -> None:
         """Forget what was read, so that new and edited files are found."""
         self._themes: dict[str, Palette] = {}
-        self._is_whole = False
+        self._is_whole = self.depth == "none"
+        if self._is_whole:
+            self._themes[PLAIN.name] = PLAIN
         self._problems: dict[Path, ThemeError] = {}
 
     @property
@@ -71,23 +68,18 @@ class ThemeChooser:
 
     def of(self, wanted: str) -> Palette:
         """Return the theme of that name; for "auto", or one that cannot be shown, the one that suits the background."""
-        full, few = _AUTO[self.dark]
-        suiting = few if self.depth == "16" else _CONTRAST[self.dark] if self.contrast else full
+        kind = "terminal-" if self.depth == "16" else "contrast-" if self.contrast else ""
         named = None if wanted == AUTO else self.get(wanted)
-        return named or self.get(suiting) or next(iter(self.all().values()))
+        return named or self.get(kind + ("dark" if self.dark else "light")) or next(iter(self.all().values()))
 
     def get(self, name: str) -> Palette | None:
         """Return a theme, None if this terminal cannot show it. A file with the theme's name is read without the others."""
-        if self.depth == "none":
-            return PLAIN
         if name not in self._themes and not self._is_whole and is_name(name):
             self._read(name)
         return self._themes.get(name) or self.all().get(name)
 
     def all(self) -> dict[str, Palette]:
         """Return all themes by name. Those shown before stay as they were read until `renew`."""
-        if self.depth == "none":
-            return {PLAIN.name: PLAIN}
         if not self._is_whole:
             self._read()
             self._is_whole = True
