@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -155,35 +156,34 @@ async def test_css_can_use_every_colour(tmp_path: Path) -> None:
             10,
             "muted must be a colour like #82b1ff or ansi_bright_blue, not 'grey'",
         ),
-        ('muted = "#969eae"', "", 4, "the colour 'muted' is missing"),
+        ('muted = "#969eae"', "", 4, "'muted' is missing"),
         ('muted = "#969eae"', 'mutet = "#969eae"', 10, "'mutet' is not a colour"),
         ('muted = "#969eae"', "muted = ", 10, "Invalid value"),
         ("dark = true", 'dark = "yes"', 2, "dark must be true or false"),
-        ('name = "dark"', "name = 3", 1, "name may use letters, digits, - and _"),
-        ('name = "dark"', 'name = "a b"', 1, "name may use letters, digits, - and _"),
+        ('name = "dark"', "name = 3", 1, "name must be letters, digits, - and _"),
+        ('name = "dark"', 'name = "a b"', 1, "name must be letters, digits, - and _"),
         ('name = "dark"', 'name = "auto"', 1, "not 'auto'"),
         ('muted = "#969eae"', 'muted = "ansi_pink"', 10, "muted must be a colour like #82b1ff or ansi_bright_blue"),
         (
             'cursor = "#ffd75f"',
             'cursor = "#ffd75f"\nheat_text = ["#ffffff"]',
             33,
-            "a list of 8 colours, one for each colour of heat",
+            "a list of colours, one for each colour of heat",
         ),
         ("[colors]", "[colors", 4, "Expected"),
-        ("[colors]", "[colours]", None, "the table [colors] is missing"),
+        ("[colors]", "[colours]", 4, "the table [colors] is missing"),
         ('heat = ["#7c293b",', 'heat = ["red",', 33, "heat must be a list of at least two colours"),
     ],
 )
-def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int | None, says: str) -> None:
+def test_a_bad_file_says_where(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
     assert old in DARK
     path = tmp_path / "mine.toml"
     path.write_text(DARK.replace(old, new), "utf-8")
     with pytest.raises(ThemeError) as caught:
         load_theme(path)
-    assert caught.value.line == line
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
-    assert line is None or f", line {line}: " in str(caught.value)
+    assert f"line {line}" in str(caught.value)
 
 
 def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
     assert set(found) == set(SHIPPED)
     assert found["dark"].stamp == "#010203"
     assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
-        "/bad.toml, line 2: is not UTF-8 text",
-        "/folder.toml: cannot be read: it is a folder, not a regular file; remove or replace it",
-        "/worse␛.toml, line 1: Expected '=' after a key in a key/value pair",
+        "/bad.toml is not UTF-8 text (byte 13)",
+        "/folder.toml cannot be read: it is a folder, not a regular file; remove or replace it",
+        "/worse␛.toml is not valid TOML: Expected '=' after a key in a key/value pair (at end of document)",
     ]
 
 
@@ -227,8 +227,9 @@ def loaded_or_told(path: Path) -> Palette | ThemeError:
 def is_told_well(told: object, path: Path) -> bool:
     """Whether it is an error on one printable line that names the file, and a line that the file has."""
     assert isinstance(told, ThemeError)
-    named = str(told).startswith(f"{path}, line {told.line}: " if told.line else f"{path}: ")
-    return named and str(told).isprintable() and (told.line or 1) <= path.read_bytes().count(b"\n") + 1
+    line = re.search(r"line (\d+)[:,]", str(told))
+    is_there = line is None or int(line[1]) <= path.read_bytes().count(b"\n") + 1
+    return str(told).startswith(str(path)) and str(told).isprintable() and is_there
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +251,7 @@ def test_any_value_is_taken_or_told_with_its_line(scratch: Path, key: str, value
     scratch.write_text("\n".join(lines), "utf-8")
     found = loaded_or_told(scratch)
     if isinstance(found, ThemeError):
-        assert found.line == at + 1
+        assert str(found).startswith(f"{scratch}, line {at + 1}: ")
         assert is_told_well(found, scratch)
     else:
         said = tomllib.loads(scratch.read_text("utf-8"))
@@ -302,7 +303,7 @@ def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> N
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
     library = ThemeChooser(folders=[ROOT, tmp_path])
     assert library.of(AUTO) == SHIPPED["dark"]
-    assert [problem.line for problem in library.problems] == [2]
+    assert ["line 2" in str(problem) for problem in library.problems] == [True]
     library.all()
     assert len(library.problems) == 1
 
@@ -319,4 +320,4 @@ def test_a_terminal_is_offered_what_it_can_show() -> None:
     few.dark = False
     assert few.of(AUTO).name == "terminal-light"
     assert list(none.all().values()) == [PLAIN]
-    assert none.get("dusk") == none.of(AUTO)
+    assert none.of("dusk") == none.of(AUTO) == PLAIN

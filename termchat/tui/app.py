@@ -37,6 +37,7 @@ from termchat.tui.keys.tables import (
     MODEL,
     TOKENS,
     WALKS,
+    actions,
     group_of,
     lacking,
     name_of,
@@ -250,7 +251,8 @@ class TermchatApp(LeavingApp):
         await super().on_event(event)
 
     async def _take(self, event: events.Event) -> MessagePump | None:
-        """Tell the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
+        """Tell the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog, Ctrl+Space from
+        one to the keys of a lesson. See `TypeAhead`."""
         if not self.screen.is_mounted:  # what it is made of is not there yet, and would be asked for
             self._typed.waiting.appendleft(event)
             return self.screen
@@ -262,6 +264,10 @@ class TermchatApp(LeavingApp):
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
             self.screen.dismiss(None)
             chat.ask_to_quit()
+            return taker
+        is_covered = self.learning.strip is not None and self.screen is not chat
+        if is_covered and isinstance(event, events.Key) and actions(CHAT).get(event.key) == "app.learn":
+            self.learning.uncover()
             return taker
         if (typed := self._text_for(event)) is not None:
             text, takes = typed

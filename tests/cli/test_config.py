@@ -146,7 +146,7 @@ def test_check_finds_every_kind_of_mistake(run: Run, file: Path, monkeypatch: py
         "config.toml, line 9: top_p must be a number from 0 to 1, not 2 (ignored)",
         "config.toml, line 11: unknown key id 'sned' (did you mean send?) (ignored)",
         "TERMCHAT_TOPK: unknown setting (did you mean TERMCHAT_TOP_K?) (ignored)",
-        "bad.toml, line 1: name may use",
+        "bad.toml, line 1: name must be",
         "models.toml, line 1: model 'm' is ignored",
         "presets.toml, line",
         "personas.toml, line",

@@ -71,8 +71,8 @@ class Desktop:
                 await self._drain(end)
                 self.app.screen._on_timer_update()
             await asyncio.sleep(0)
-            stale = getattr(self.app.screen, "_stale", "")  # its state is shown in a frame to come
-            busy = (self._is_busy or bool(stale)) and monotonic() < end
+            to_come = self.app.screen._callbacks or self.app.screen._dirty_widgets
+            busy = (self._is_busy or bool(to_come)) and monotonic() < end
 
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""
@@ -94,7 +94,7 @@ class Desktop:
 
     @property
     def _is_busy(self) -> bool:
-        if self.engine.unread or self.app._typed.waiting or self.app.screen._callbacks:
+        if self.engine.unread or self.app._typed.waiting:
             return True
         widgets = (widget for screen in self.app.screen_stack for widget in screen.walk_children(with_self=True))
         return any(_is_at_work(pump) for pump in (self.app, *widgets))

@@ -153,7 +153,8 @@ async def test_what_moved_away_and_back_is_drawn_where_it_is(monkeypatch: pytest
     paper = Paper(80, 24)
     async with desktop((80, 24)) as desk:
         for text in ("word " * 150, "short"):
-            await desk.sent(text, "yes")
+            desk.composer.put(text)
+            await desk.sent("", "yes")
             desk.engine.end()
             await desk.settle()
         compositor = desk.app.screen._compositor

@@ -39,9 +39,10 @@ USED = {
         _compositor.LayoutUpdate _compositor.ReflowResult _compositor.Compositor._dirty_regions
         _compositor.Compositor._full_map _compositor.Compositor._full_map_invalidated
         app.App._exit app.App._handle_exception app.App._start_widget
-        screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update
-        screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select screen.Screen._update_timer
+        screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._on_timer_update
+        screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select
         widget.Widget._set_dirty widget.Widget._size_updated widget.Widget._vertical_scrollbar
+        widgets._input.Input._WORD_START
     """,
 }
 """By module of `tui/terminal`, the private names that it uses; its package says what for."""

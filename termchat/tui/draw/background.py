@@ -88,15 +88,19 @@ class TaskQueue:
 
     def change(self, work: Callable[[], T], hear: Callable[[T | Exception], object]) -> None:
         """Do a job after all other changes and before every question; `hear` gets its result, in the event loop."""
-        self._put("", work, hear)
+        self.ask("", work, hear)
 
     def ask(self, kind: str, work: Callable[[], T], hear: Callable[[T | Exception], object]) -> None:
         """Ask a question; `hear` gets the answer in the event loop, unless a newer question of its kind comes before that.
 
         Questions are answered in order; those without anybody waiting for the answer are dropped.
         """
-        self._newest[kind] = self._count + 1
-        self._put(kind, work, hear)
+        self._count += 1
+        if kind:
+            self._newest[kind] = self._count
+        self._jobs.put((bool(kind), self._count, kind, work, hear))
+        if self._count == 1:
+            threading.Thread(target=self._run, name="termchat-chats", daemon=True).start()
 
     def waits(self, kind: str) -> bool:
         """Return whether a question of this kind has not been answered yet."""
@@ -106,12 +110,6 @@ class TaskQueue:
         """Drop the questions of these kinds."""
         for kind in kinds:
             self._newest.pop(kind, None)
-
-    def _put(self, kind: str, work: Callable[[], Any], hear: Callable[[Any], object]) -> None:
-        self._count += 1
-        self._jobs.put((bool(kind), self._count, kind, work, hear))
-        if self._count == 1:
-            threading.Thread(target=self._run, name="termchat-chats", daemon=True).start()
 
     def _run(self) -> None:
         while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -93,30 +92,15 @@ class Dialog(ClosedOnce[Result | None]):
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def on_key(self, event: events.Key) -> None:
-        """Close all that covers a lesson, on the key that leads to it."""
-        learning = getattr(self.app, "learning", None)
-        if (
-            learning is not None
-            and learning.strip is not None
-            and tables.actions(tables.CHAT).get(event.key) == "app.learn"
-        ):
-            event.stop()
-            event.prevent_default()
-            learning.uncover()
-
-    def say(self, problem: str) -> None:
-        """Show a problem above the keys; "" clears it."""
-        self._show_message(problem, news=False)
+    def say(self, problem: str, *, news: bool = False) -> None:
+        """Show a problem above the keys, or in its place news; "" clears it."""
+        label = self.query_one(".problem", Label)
+        label.set_class(news, "-news")
+        label.update(sanitize(problem[:_LONGEST_MESSAGE], keep=""))
 
     def tell(self, news: str) -> None:
         """Show news in the place of a problem."""
-        self._show_message(news, news=True)
-
-    def _show_message(self, text: str, *, news: bool) -> None:
-        label = self.query_one(".problem", Label)
-        label.set_class(news, "-news")
-        label.update(sanitize(text[:_LONGEST_MESSAGE], keep=""))
+        self.say(news, news=True)
 
     def put(self, selector: str, text: str | Content) -> None:
         """Update a label if its text differs: that costs a layout."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
 from typing import Generic, TypeVar
 
 from textual import events
@@ -30,14 +28,9 @@ class Form:
         self.error = ""
 
     @property
-    def fields(self) -> Sequence[Setting]:
-        """The settings, in the order of their rows."""
-        raise NotImplementedError
-
-    @property
     def field(self) -> Setting:
         """The selected setting."""
-        return self.fields[self.at]
+        raise NotImplementedError
 
     def set(self, value: Value) -> None:
         """Set the value of the selected setting."""
@@ -53,7 +46,8 @@ class Form:
 
     def press(self, key: str, character: str | None) -> bool:
         """Do what a key stands for; False if the form does nothing with it. `character` is what it would type."""
-        _, action, parameters = parse(self._actions.get(key, ""))
+        group = group_of(self.KEYS)
+        _, action, parameters = parse(actions(group.table).get(key, "") if group is not None else "")
         do = getattr(self, f"do_{action}", None)
         if do is not None:
             do(*parameters)
@@ -86,11 +80,6 @@ class Form:
         self.error = ""
         if self.typed is not None:
             self.typed = erase_last(self.typed) or None
-
-    @cached_property
-    def _actions(self) -> dict[str, str]:
-        group = group_of(self.KEYS)
-        return actions(group.table) if group is not None else {}
 
 
 AnyForm = TypeVar("AnyForm", bound=Form)

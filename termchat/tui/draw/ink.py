@@ -125,8 +125,16 @@ class Paint:
                 color, reverse = DEFAULT, True
         if palette.accent == palette.text:
             bold, underline = bold or ink.color in _LOUD, underline or (ink.color == "success" and bool(ink.ground))
-        style = _style(color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double)
-        self._styles[ink, ground] = style
+        style = self._styles[ink, ground] = _make_style(
+            color=color.removeprefix("ansi_"),
+            bgcolor=bgcolor.removeprefix("ansi_"),
+            bold=bold or None,
+            italic=ink.italic or None,
+            strike=ink.strike or None,
+            underline=(underline and not ink.double) or None,
+            underline2=ink.double or None,
+            reverse=reverse or None,
+        )
         return style
 
 
@@ -136,18 +144,5 @@ _LOUD = frozenset({"accent", "user", "stamp", "warning", "error", "heading", "cu
 """What is bold without colours."""
 
 
-@cache
-def _style(
-    color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool, reverse: bool, double: bool
-) -> Style:
-    """Make one object for each way to look: Textual writes the escape codes of the first of equal ones only."""
-    return Style(
-        color=color.removeprefix("ansi_"),
-        bgcolor=bgcolor.removeprefix("ansi_"),
-        bold=bold or None,
-        italic=italic or None,
-        strike=strike or None,
-        underline=(underline and not double) or None,
-        underline2=double or None,
-        reverse=reverse or None,
-    )
+_make_style = cache(Style)
+"""One object for each way to look: Textual writes the escape codes of the first of equal ones only."""

@@ -16,12 +16,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
-from termchat.text import sanitize
 from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -34,16 +32,6 @@ _WHEEL = 3
 """Lines of text that the wheel scrolls."""
 _REST_SECONDS = 0.15
 """Time without a key after which the highlighted row is read."""
-
-
-_MOVES: dict[str, Callable[[int, int], int]] = {
-    "up": lambda row, _: row - 1,
-    "down": lambda row, _: row + 1,
-    "page_up": lambda row, page: row - page,
-    "page_down": lambda row, page: row + page,
-    "first": lambda _row, _page: 0,
-    "last": lambda _row, _page: 10**9,
-}
 
 
 class ListColumn(NamedTuple):
@@ -73,18 +61,10 @@ class Picker(Sheet):
 
     DEFAULT_CSS = "Picker { height: 1fr; }"
 
-    class Pointed(Message):
-        """The mouse wants a move: "up" or "down" by the wheel, "pointed" to the row that was clicked; `twice` at once."""
-
-        def __init__(self, how: str, twice: bool = False) -> None:
-            super().__init__()
-            self.how, self.twice = how, twice
-
     def __init__(self, dialog: ListDialog[Any, Any]) -> None:
         super().__init__(self._arrange)
         self._dialog = dialog
-        self._top = self._clicked = 0
-        self.chosen = 0
+        self._top = self.chosen = 0
 
     @property
     def line(self) -> int:
@@ -104,35 +84,37 @@ class Picker(Sheet):
 
     def _arrange(self) -> list[Line]:
         count, rows = self.count, max(self.size.height, 1)
-        self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, max(count - rows, 0))
+        last = max(count - rows, 0)
+        if self._dialog.HIGHLIGHTS:
+            self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, last)
+        else:
+            self._top = self.chosen = min(self.chosen, last)
         return self._dialog.draw(range(self._top, min(self._top + rows, count)), self.chosen, self.room)
 
     def move(self, how: str) -> None:
-        """Choose another row: up, down, page_up, page_down, first, last, or pointed for the clicked one."""
-        self.show(self._move_from(self.chosen, how))
-
-    def scroll_by(self, how: str) -> None:
-        """Scroll rows without a chosen one; `how` as for `move`."""
-        last = max(self.count - max(self.size.height, 1), 0)
-        self._top = min(max(self._move_from(self._top, how), 0), last)
-        self.show(self._top)
-
-    def _move_from(self, row: int, how: str) -> int:
-        return self._clicked if how == "pointed" else _MOVES[how](row, max(self.size.height - 1, 1))
+        """Choose another row: up, down, page_up, page_down, first or last."""
+        page, end = max(self.size.height - 1, 1), self.count
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "first": -end, "last": end}
+        self.show(self.chosen + steps[how])
 
     def on_click(self, event: events.Click) -> None:
         row = self._top + event.y
-        if event.button == 1 and row < self.count:
-            self._clicked = row
-            self.post_message(self.Pointed("pointed", event.chain == 2))
+        if event.button == 1 and row < self.count and self._dialog.HIGHLIGHTS:
+            self.show(row)
+            self._dialog.moved()
+            if event.chain == 2:
+                self.call_later(self.app.run_action, f"press({self._dialog.TWICE!r})")
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.post_message(self.Pointed("up"))
+        self._turn_wheel(event, "up")
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turn_wheel(event, "down")
+
+    def _turn_wheel(self, event: events.MouseEvent, how: str) -> None:
         event.stop()
-        self.post_message(self.Pointed("down"))
+        for _ in range(1 if self._dialog.HIGHLIGHTS else _WHEEL):
+            self._dialog.action_move(how)
 
     def on_resize(self) -> None:
         self.show()
@@ -167,6 +149,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     EMPTY = ""
     """Text in place of rows."""
     KEYS = "LISTS"
+    HIGHLIGHTS = True
+    """Whether one of the rows is highlighted; else they only scroll."""
     TWICE = "enter"
     """The key that a double click on a row presses."""
     FIELD = ""
@@ -294,7 +278,9 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         if not shown:
             return self.empty_lines(width)
         lines = [self.line(row, width, chosen=at == chosen) for at, row in zip(rows, shown, strict=False)]
-        return [line._replace(ground="panel") if at == chosen else line for at, line in zip(rows, lines, strict=False)]
+        here = chosen - rows.start
+        lines[here] = lines[here]._replace(ground="panel")
+        return lines
 
     def at_rest(self, read: Callable[[], object]) -> None:
         """Call `read` once no key has been pressed for a moment: reading takes time from moving on."""
@@ -360,11 +346,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.picker.move(how)
         self.moved()
 
-    def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        self.action_move(event.how)
-        if event.twice:
-            self.call_later(self.app.run_action, f"press({self.TWICE!r})")
-
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self.field:
             self.search(event.value)
@@ -405,6 +386,7 @@ class ReadDialog(ListDialog[Line, None]):
         ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "READING"
+    HIGHLIGHTS = False
 
     def __init__(
         self,
@@ -427,22 +409,10 @@ class ReadDialog(ListDialog[Line, None]):
 
     def lay_out(self) -> None:
         """Render the text again, after it has changed."""
-        self.rows = self.render_text(self.picker.room)
-        self.picker.show()
+        self.set_rows(self.render_text(self.picker.room))
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         return list(self.rows[rows.start : rows.stop])
 
     def on_lines_view_laid(self) -> None:
         self.lay_out()
-
-    def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        event.prevent_default()
-        for _ in range(_WHEEL if event.how != "pointed" else 0):
-            self.action_move(event.how)
-
-    def action_move(self, how: str) -> None:
-        self.picker.scroll_by(how)
-
-    def retitle(self, title: str) -> None:
-        self.query_one(".title", Label).update(sanitize(title, keep=""))

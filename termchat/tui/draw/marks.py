@@ -12,7 +12,7 @@ from termchat.text import UNKNOWN as UNKNOWN
 from termchat.text import one_line
 from termchat.text import percent as percent
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 
 TEXT = Ink()
 MUTED = Ink("muted")
@@ -56,7 +56,7 @@ def count(number: int) -> str:
     return f"{number // 1_000_000}M"
 
 
-def again(tolerance: float | None, *, short: bool = False) -> str:
+def describe_recomputed(tolerance: float | None, *, short: bool = False) -> str:
     """Name numbers that were computed again, with how much a probability may differ from the one first drawn from, where that
     was measured (0.0: not at all)."""
     if tolerance is None:
@@ -90,7 +90,7 @@ def fitting(runs: Iterable[Run], width: int) -> tuple[Run, ...]:
     return tuple(kept)
 
 
-def number(value: float | None, digits: int = 2) -> str:
+def format_number(value: float | None, digits: int = 2) -> str:
     """Format a number; "" if it is unknown."""
     return "" if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
@@ -112,23 +112,18 @@ def beside(left: Sequence[Line], right: Sequence[Line], half: int) -> list[Line]
     return lines
 
 
-def signed(number: float) -> str:
-    """Format a number of the dice; a dash if it is unknown."""
-    return told(number, "+.2f")
-
-
-def at_most(number: float, unlisted: float) -> str:
+def mark_bound(number: float, unlisted: float) -> str:
     """Return the sign before an entropy or a p(end) that is a bound, as tokens of this mass are not listed."""
     return "≤" if unlisted and not math.isnan(number) else ""
 
 
-def p_end_of(share: float, unlisted: float) -> str:
+def format_p_end(share: float, unlisted: float) -> str:
     """Format a p(end), which is an upper bound where tokens of the mass `unlisted` are not listed."""
     text = percent(share, 2)
-    return text if text.startswith("<") else at_most(share, unlisted) + text
+    return text if text.startswith("<") else mark_bound(share, unlisted) + text
 
 
-def told(number: float, form: str) -> str:
+def format_known(number: float, form: str) -> str:
     """Format a number; a dash if it is unknown."""
     return UNKNOWN if math.isnan(number) else format(number, form)
 
@@ -145,6 +140,4 @@ def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list
 
 def prose(text: str, width: int, ink: Ink = TEXT) -> list[Line]:
     """Wrap text, also foreign."""
-    wrapper = Wrapper(width)
-    wrapper.feed(text, ink)
-    return wrapper.lines
+    return wrap_runs([(text, ink)], width)

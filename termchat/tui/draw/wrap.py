@@ -17,9 +17,9 @@ from termchat.text import sanitize
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
-_WORDS = re.compile(r"[ -~]+")
-"""What most text is: every character takes a cell, and none but the space is a place to break."""
-_PIECE = re.compile(r"\t| +|[^\t ]+")
+_PIECE = re.compile(r"[ -~]* |\t|[^ \t]+")
+"""Words of ASCII up to a space, most of all: every character takes a cell, and none but the space is a place to break. Else a
+tab, or another word."""
 _IDEOGRAPHS = (
     "\u2e80-\u2fdf\u3000-\u312f\u3190-\u4dbf\u4e00-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U00020000-\U0003fffd"
 )
@@ -53,82 +53,70 @@ class Wrapper:
 
     def feed(self, text: str, ink: Ink) -> None:
         """Add foreign text; it is sanitised here."""
-        parts = bool(self._word) and not self._word[-1][0].isascii()
         for index, line in enumerate(text.split("\n")):
             if index:
-                self._end_line(ink)
-            if (index or not parts) and _WORDS.fullmatch(line):
-                self._feed_words(line, ink)
-            elif line:
-                self._feed_any(line, ink)
+                self._end_word()
+                if ink.heat >= 0 and self._used < self._width:
+                    _add(self._line, " ", ink)
+                self._fed += 1
+                self._break(self._fed)
+            for piece in _PIECE.findall(line):
+                if piece in ("\t", " "):
+                    self._end_word()
+                    size = 1 if piece == " " else TAB - (self._used - self._indent) % TAB
+                    if (size := min(size, self._width - self._used)) > 0:
+                        _add(self._line, " " * size, ink)
+                        self._used += size
+                    self._fed += 1
+                elif piece.isascii() and piece.isprintable():
+                    self._feed_words(piece, ink)
+                else:
+                    self._feed_foreign(piece, ink)
 
     def _feed_words(self, text: str, ink: Ink) -> None:
-        """Do the same as `_feed_any`, a line of the screen at a time: ten times as fast."""
-        begin, at, length = self._fed, 0, len(text)
-        while at < length:
-            if self._word or text.find(" ", at, at + self._width - self._indent + 1) < 0:  # goes on, or may be too long
-                end = text.find(" ", at)
-                end = end if end >= 0 else length
-                if end > at:
-                    self._extend_word(text[at:end], ink, parted=False)
-                self._fed = begin + end
-                if end < length:
-                    self._end_word()
+        """Add ASCII text, as much at a time as a line has room for."""
+        begin, at = self._fed, 0
+        while at < len(text):
+            edge = at + self._width - self._used
+            end = -1 if self._word else text.rfind(" ", at, edge + 1)
+            if end >= 0:
+                while end < len(text) and text[end] == " ":
+                    end += 1
+                if shown := text[at : min(end, edge)]:  # spaces hang over the edge
+                    _add(self._line, shown, ink)
+                self._used += len(shown)
                 at = end
-                continue
-            limit = at + self._width - self._used
-            if limit >= length:
-                cut = text.rfind(" ", at) + 1
-            else:
-                cut = max(limit if text[limit] == " " else text.rfind(" ", at, limit) + 1, at)
-            if cut > at:
-                _add(self._line, text[at:cut], ink)
-                self._used += cut - at
-            if limit < length:
-                while cut < length and text[cut] == " ":  # they hang over the edge
-                    cut += 1
-                if cut < length and self._used > self._indent:
-                    self._break(begin + cut)
-            at = cut
+            else:  # a word that goes on, that may do so, or that the line has no room for
+                end = text.find(" ", at)
+                word = text[at:end] if end >= 0 else text[at:]
+                if word:
+                    self._extend_word(word, ink, parted=_is_parted(self._word, word))
+                at += len(word)
+                self._fed = begin + at
+                if end >= 0:
+                    self._end_word()
             self._fed = begin + at
 
-    def _end_line(self, ink: Ink) -> None:
-        self._end_word()
-        if ink.heat >= 0 and self._used < self._width:
-            _add(self._line, " ", ink)
-        self._fed += 1
-        self._break(self._fed)
-
-    def _feed_any(self, text: str, ink: Ink) -> None:
-        for found in _PIECE.finditer(text):
-            piece = found[0]
-            if piece == "\t" or piece[0] == " ":
-                self._end_word()
-                size = len(piece) if piece != "\t" else TAB - (self._used - self._indent) % TAB
-                if (size := min(size, self._width - self._used)) > 0:
-                    _add(self._line, " " * size, ink)
-                    self._used += size
-                self._fed += len(piece)
-            else:
-                for part in (piece,) if piece.isascii() else filter(None, _ideograph().split(piece)):
-                    parted = _is_parted(self._word, part)
-                    if len(part) > 2 and not part.isascii() and _ideograph().match(part):
-                        self._feed_ideographs(part, ink, parted=parted)
-                        continue
-                    shown = sanitize(part)
-                    if len(shown) == len(part):
-                        self._extend_word(shown, ink, parted=parted)
-                        self._fed += len(part)
-                        continue
-                    for char in part:  # one that is shown as a sign is a word
-                        shown = sanitize(char)
-                        is_sign = len(shown) > 1
-                        self._extend_word(shown, ink, parted=parted or is_sign, is_sign=is_sign)
-                        self._fed += 1
-                        parted = False
+    def _feed_foreign(self, text: str, ink: Ink) -> None:
+        for part in filter(None, _ideograph().split(text)):
+            parted = _is_parted(self._word, part)
+            if len(part) > 2 and _ideograph().match(part):
+                self._feed_ideographs(part, ink, parted=parted)
+                continue
+            shown = sanitize(part)
+            if len(shown) == len(part):
+                self._extend_word(shown, ink, parted=parted)
+                self._fed += len(part)
+                continue
+            for char in part:  # one that is shown as a sign is a word
+                shown = sanitize(char)
+                is_sign = len(shown) > 1
+                self._extend_word(shown, ink, parted=parted or is_sign, is_sign=is_sign)
+                self._fed += 1
+                parted = False
 
     def _feed_ideographs(self, text: str, ink: Ink, *, parted: bool) -> None:
-        """Do the same as `_feed_any`, a line of the screen at a time, fifteen times as fast: a line may break between any."""
+        """Add ideographs between any of which a line may break, as many at a time as a line has room for."""
         self._extend_word(text[0], ink, parted=parted)
         self._end_word()
         at, last = 1, len(text) - 1
@@ -146,11 +134,11 @@ class Wrapper:
     @property
     def lines(self) -> list[Line]:
         """All lines as they stand, the open one with its last word last."""
-        if not self._word:
-            return [*self.closed, self._make(self._line)]
-        if self._word_fits():
-            return [*self.closed, self._make(_joined(list(self._line), self._word))]
-        return [*self.closed, self._make(self._line), self._make(_joined(list(self._rest), self._word))]
+        last = [list(self._line)]
+        if self._word and not self._word_fits():
+            last.append(list(self._rest))
+        _join(last[-1], self._word)
+        return [*self.closed, *map(self._make, last)]
 
     @property
     def line_starts(self) -> list[int]:
@@ -170,10 +158,9 @@ class Wrapper:
             self._end_word()
         if not self._word:
             self._word_start, self._is_sign = self._fed, is_sign
+        is_easy = piece.isascii() and (not self._word or self._word[-1][0].isascii())
         _add(self._word, piece, ink)
-        self._word_width = (
-            self._word_width + len(piece) if piece.isascii() else sum(cell_len(text) for text, _ in self._word)
-        )
+        self._word_width = self._word_width + len(piece) if is_easy else sum(cell_len(text) for text, _ in self._word)
         room = self._width - self._indent
         if self._word_width > room:
             self._fold(room)
@@ -187,7 +174,7 @@ class Wrapper:
         for text, ink in word:
             for begin, end, size in split_graphemes(text)[0]:
                 if used + size > room:
-                    _joined(self._line, self._word)
+                    _join(self._line, self._word)
                     self._word = []
                     self._word_start, used = first + (0 if self._is_sign else done), 0
                     self._break(self._word_start)
@@ -201,7 +188,7 @@ class Wrapper:
             return
         if not self._word_fits():
             self._break(self._word_start)
-        _joined(self._line, self._word)
+        _join(self._line, self._word)
         self._used += self._word_width
         self._word, self._word_width = [], 0
 
@@ -242,10 +229,9 @@ def _is_parted(word: list[Run], piece: str) -> bool:
     return _ideograph().match(last) is not None or _ideograph().match(first) is not None
 
 
-def _joined(line: list[Run], word: list[Run]) -> list[Run]:
+def _join(line: list[Run], word: list[Run]) -> None:
     for text, ink in word:
         _add(line, text, ink)
-    return line
 
 
 def _add(runs: list[Run], text: str, ink: Ink) -> None:

@@ -11,10 +11,10 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, compare_facts, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.list_dialog import ReadDialog
-from termchat.tui.draw.marks import MUTED, TEXT, beside, column
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.marks import MUTED, TEXT, beside, column, prose
+from termchat.tui.draw.wrap import wrap_runs
 from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
@@ -75,10 +75,8 @@ def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = (
     for name, *values in comparison.differing:
         columns = []
         for value in values:
-            wrapper = Wrapper(half)
-            wrapper.feed(f"{name} ", MUTED)
-            wrapper.feed(one_line(value, max(half * _FACT_LINES - len(name) - 1, 1)) or "none", TEXT)
-            columns.append(wrapper.lines[:_FACT_LINES])
+            shown = one_line(value, max(half * _FACT_LINES - len(name) - 1, 1)) or "none"
+            columns.append(wrap_runs([(f"{name} ", MUTED), (shown, TEXT)], half)[:_FACT_LINES])
         lines += beside(columns[0], columns[1], half)
     if comparison.differing:
         lines += beside([BLANK], [], half)
@@ -98,32 +96,27 @@ def _list_pieces(reply: ComparedReply, *, ids: bool) -> list[Piece]:
 
 
 def _render_text(pieces: Sequence[Piece], common: int, width: int) -> list[Line]:
-    wrapper = Wrapper(width)
     begin = max(common - _BEFORE, 0)
-    if begin:
-        wrapper.feed("…" if any(text.startswith(" ") for _, text in pieces[begin : begin + 1]) else "… ", MUTED)
+    spaced = any(text.startswith(" ") for _, text in pieces[begin : begin + 1])
+    runs: list[Run] = [("…" if spaced else "… ", MUTED)] if begin else []
     for index, (_, text) in enumerate(pieces[begin:], begin):
         if index == common:
-            wrapper.feed(text.replace("\n", "⏎") or "∅", _MARKED)
-            wrapper.feed("\n" if text.endswith("\n") else "", TEXT)
+            runs += [(text.replace("\n", "⏎") or "∅", _MARKED), ("\n" if text.endswith("\n") else "", TEXT)]
         else:
-            wrapper.feed(text, MUTED if index < common else TEXT)
+            runs.append((text, MUTED if index < common else TEXT))
     if common >= len(pieces):
-        wrapper.feed(" (ends here)", MUTED)
-    return wrapper.lines
+        runs.append((" (ends here)", MUTED))
+    return wrap_runs(runs, width)
 
 
 def why_lines(reasons: WhyDifferent, width: int) -> list[Line]:
     """Render all causes, and both distributions at the first token that differs."""
-    wrapper = Wrapper(width)
     heading = f"token {reasons.index}: left {step_name(reasons.left)}, right {step_name(reasons.right)}"
-    wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
-    for line in cause_lines(reasons, _SIDES):
-        wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
+    runs = [(heading + "\n\n", Ink("accent", bold=True))]
+    runs += [(line + "\n", TEXT if line.startswith("cause") else MUTED) for line in cause_lines(reasons, _SIDES)]
     steps = reasons.left, reasons.right
-    for line in ("", *tie_lines(*steps, _SIDES), "", *distribution_lines(*steps, _SIDES)):
-        wrapper.feed(line + "\n", TEXT)
-    return wrapper.lines
+    others = ("", *tie_lines(*steps, _SIDES), "", *distribution_lines(*steps, _SIDES))
+    return wrap_runs([*runs, *((line + "\n", TEXT) for line in others)], width)
 
 
 class CompareDialog(ReadDialog):
@@ -150,9 +143,8 @@ class CompareDialog(ReadDialog):
             return compare_lines(self._comparison, width, self._names)
         if self._explained:
             return why_lines(self._why, width)
-        wrapper = Wrapper(width)
-        wrapper.feed(f"why  {cause_line(self._why.causes[0], _SIDES)}\n", MUTED)
-        return [*wrapper.lines, *compare_lines(self._comparison, width, self._names)]
+        why = prose(f"why  {cause_line(self._why.causes[0], _SIDES)}\n", width, MUTED)
+        return [*why, *compare_lines(self._comparison, width, self._names)]
 
     def action_why(self) -> None:
         if self._why is None:
@@ -160,4 +152,4 @@ class CompareDialog(ReadDialog):
             return
         self._explained = not self._explained
         self.lay_out()
-        self.picker.scroll_by("first")
+        self.picker.move("first")

@@ -36,8 +36,8 @@ class EngineForm(Form):
         self.run = run
 
     @property
-    def fields(self) -> tuple[Setting, ...]:
-        return FIELDS
+    def field(self) -> Setting:
+        return FIELDS[self.at]
 
     @property
     def config(self) -> Settings:

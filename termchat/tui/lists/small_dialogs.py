@@ -218,7 +218,7 @@ class KeyList(ReadDialog):
         self._groups = list({group.title: group for group in (*here, *beside, *tables.GROUPS)}.values())
 
     def search(self, text: str) -> None:
-        self.picker.scroll_by("first")
+        self.picker.move("first")
         self.lay_out()
 
     def render_text(self, width: int) -> list[Line]:

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from termchat.chat.questions import Pieces, Questions
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
-from termchat.text import extent
+from termchat.text import extent, sanitize
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.list_dialog import ReadDialog
@@ -101,12 +101,11 @@ class PiecesDialog(ReadDialog):
         self._view = (self._view + 1) % 3
         self.lay_out()
 
-    def lay_out(self) -> None:
-        super().lay_out()
-        title = self._title
+    def title_line(self) -> str:
+        title = sanitize(self._title, keep="")
         if (pieces := self._pieces) is not None:
             title += f": {pieces_title(pieces.tokenized, pieces.text if pieces.node is None else None)}"
-        self.retitle(title)
+        return title
 
     def render_text(self, width: int) -> list[Line]:
         if self._pieces is None:

@@ -16,7 +16,7 @@ from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams
 from termchat.text import show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fitting, number, percent
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fitting, format_number, percent
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.grid_table import Cell, GridColumn, GridTable
@@ -213,4 +213,4 @@ def _show_beam(beam: Beam) -> str:
 
 
 def _format_score(value: float) -> str:
-    return number(value, 2 if abs(value) >= _SMALL else 3)
+    return format_number(value, 2 if abs(value) >= _SMALL else 3)

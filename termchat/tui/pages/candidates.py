@@ -19,7 +19,18 @@ from termchat.decoding.records import Candidate, Token, is_taken
 from termchat.decoding.stages import DICE, loss_of
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent, signed, told
+from termchat.tui.draw.marks import (
+    ACCENT,
+    MUTED,
+    STRONG,
+    TEXT,
+    TITLE,
+    column,
+    describe_recomputed,
+    format_known,
+    length,
+    percent,
+)
 
 NUMBERED = 9
 """How many candidates have a key of their own."""
@@ -121,7 +132,7 @@ def candidate_lines(
     token = live.shown
     title: list[Run] = [("NEXT TOKEN", TITLE)]
     if live.preview is not None:
-        note = f" {again(tolerance, short=True)}" if live.preview_recomputed else ""
+        note = f" {describe_recomputed(tolerance, short=True)}" if live.preview_recomputed else ""
         title = [("PREVIEW", Ink("stamp", bold=True)), (note, Ink("stamp"))]
     if token is None:
         lines = [Line(tuple(title))]
@@ -196,7 +207,7 @@ def _make_row(number: int, one: Candidate, token: Token, rolled: Rolls | None) -
     bias = f" {one.bias:+.4g}" if one.bias is not None else ""
     rolls = rolled.count(token).get(one.id, 0) if rolled is not None else 0
     cells = _measure_shares(math.exp(one.logprob), one.probability, rolls, rolled)
-    cells |= {"logit": (told(one.logit, ".1f"), 0.0), "dice": (signed(one.noise), 0.0)}
+    cells |= {"logit": (format_known(one.logit, ".1f"), 0.0), "dice": (format_known(one.noise, "+.2f"), 0.0)}
     ink = STRONG if is_taken(one, token) else MUTED if one.removed_by is not None else TEXT
     return _Row(show_piece(one.text) + bias, cells, ink, number, one)
 

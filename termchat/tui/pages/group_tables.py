@@ -28,8 +28,8 @@ from termchat.tui.draw.marks import (
     column,
     fitting,
     flowing,
+    format_number,
     length,
-    number,
     percent,
     spread,
 )
@@ -130,7 +130,7 @@ class GridPage(GroupPage):
             ending = ", ".join(f"{count} {word}" for word, count in endings.items())
         tokens = sum(one.tokens for one in figures)
         known = [one.sum_logprob for one in figures if one.sum_logprob is not None]
-        mean = number(sum(known) / tokens) if tokens and len(known) == len(figures) else ""
+        mean = format_number(sum(known) / tokens) if tokens and len(known) == len(figures) else ""
         distinct: list[int] = []
         for walk in begun:  # of two that run, one may only be further
             if all(trie.parted(walk, other) is not None for other in distinct):
@@ -328,7 +328,7 @@ class RankingPage(GroupPage):
             return [(f"{name:<{_PLACE}}", ink), (column(place.numbers, _WALKS - len(times)) + times, ACCENT)]
 
         def score(place: _Place) -> Cell:
-            return [(f"  left out: {place.why}", _LEFT_OUT)] if place.why else number(place.first.score)
+            return [(f"  left out: {place.why}", _LEFT_OUT)] if place.why else format_number(place.first.score)
 
         def share(place: _Place) -> Cell:
             """Render the geometric mean probability of a token."""

@@ -27,12 +27,12 @@ from termchat.tui.draw.marks import (
     TEXT,
     TITLE,
     UNKNOWN,
-    again,
-    at_most,
     bar,
     count,
+    describe_recomputed,
+    format_p_end,
     length,
-    p_end_of,
+    mark_bound,
     percent,
     prose,
     sparkline,
@@ -110,7 +110,7 @@ def shown_step(chat: Chat, mode: Tokens | None) -> Shown | None:
     if live.pending is not None:
         return Shown(token, "PENDING", "waiting", "", now, True, True, seed, node.number)
     if live.preview is not None:
-        note = again(chat.tolerance) if live.preview_recomputed else ""
+        note = describe_recomputed(chat.tolerance) if live.preview_recomputed else ""
         return Shown(token, "PREVIEW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
     then = settings_of(node, token.settings)
     return Shown(token, samplers=then, now=chat.busy or then == now, seed=seed, node=node.number)
@@ -171,9 +171,9 @@ def timing_lines(live: Live, width: int, *, prefilling: bool = False) -> list[Li
     missing = token.unlisted if token else 0.0
     entropy = p_end = UNKNOWN
     if token:
-        p_end = p_end_of(token.p_end, missing)
+        p_end = format_p_end(token.p_end, missing)
         if not math.isnan(token.entropy):
-            entropy = f"{at_most(token.entropy, missing)}{token.entropy:.2f} bit"
+            entropy = f"{mark_bound(token.entropy, missing)}{token.entropy:.2f} bit"
     title: list[Run] = [("STEP ", TITLE)]
     sure = label_values("entropy ", entropy, "   p(end) ", p_end)
     unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []

@@ -30,9 +30,9 @@ from termchat.tui.draw.marks import (
     TEXT,
     TITLE,
     UNKNOWN,
-    at_most,
     column,
     length,
+    mark_bound,
     percent,
     spread,
 )
@@ -460,7 +460,7 @@ def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line
     value = UNKNOWN if math.isnan(known) else spec.form.format(known)
     node, at = trace.find_token(index)
     unlisted = node.tokens.read_unlisted(at) if measure == "entropy" else 0.0
-    if most := at_most(known, unlisted):
+    if most := mark_bound(known, unlisted):
         value = most + value + (f", {percent(unlisted, 2)} not listed" if is_wide else "")
     word = trace.show_word(index) + " " if is_wide else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)

@@ -25,12 +25,12 @@ from termchat.tui.draw.marks import (
     STRONG,
     TEXT,
     TITLE,
-    at_most,
     flowing,
-    p_end_of,
+    format_known,
+    format_p_end,
+    mark_bound,
     percent,
     prose,
-    signed,
 )
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
@@ -187,9 +187,9 @@ def _list_facts(shown: Shown) -> list[list[Run]]:
         ("rank", math.nan if token.rank == UNKNOWN else token.rank, str(token.rank + 1)),
         ("model", token.logprob, percent(math.exp(token.logprob))),
         ("after", token.probability, percent(token.probability)),
-        ("entropy", token.entropy, f"{at_most(token.entropy, token.unlisted)}{token.entropy:.2f} bit"),
-        ("p(end)", token.p_end, p_end_of(token.p_end, token.unlisted)),
-        ("dice", noise, signed(noise)),
+        ("entropy", token.entropy, f"{mark_bound(token.entropy, token.unlisted)}{token.entropy:.2f} bit"),
+        ("p(end)", token.p_end, format_p_end(token.p_end, token.unlisted)),
+        ("dice", noise, format_known(noise, "+.2f")),
         ("margin", math.nan if token.margin is None else token.margin, f"{token.margin or 0:.2f} nats"),
     ]
     facts = [(name, text) for name, value, text in numbers if not math.isnan(value)]

@@ -23,10 +23,10 @@ from termchat.tui.draw.marks import (
     MUTED,
     STRONG,
     TEXT,
-    at_most,
     column,
+    format_number,
     length,
-    number,
+    mark_bound,
     percent,
     spread,
 )
@@ -302,12 +302,12 @@ class ShownGroup:
             return [(f"{walk + 1:>3} ", ACCENT._replace(bold=here)), (name, STRONG if here else TEXT)]
 
         def figure(show: Callable[[WalkFigures], float | None]) -> Callable[[int], str]:
-            return lambda walk: number(show(figures[walk]))
+            return lambda walk: format_number(show(figures[walk]))
 
         def entropy(walk: int) -> str:
             mean = figures[walk].mean_entropy
             unlisted = max(span.node.tokens.most_unlisted for span in self.group.list_spans(walk))
-            return "" if mean is None else at_most(mean, unlisted) + number(mean)
+            return "" if mean is None else mark_bound(mean, unlisted) + format_number(mean)
 
         def shared(walk: int) -> str:
             return "this" if walk == self.cursor else str(trie.count_common(walk, self.cursor))

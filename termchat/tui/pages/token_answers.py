@@ -21,17 +21,16 @@ from termchat.tui.draw.marks import (
     STRONG,
     TEXT,
     TITLE,
-    again,
     bar,
     column,
+    describe_recomputed,
     flowing,
-    p_end_of,
+    format_known,
+    format_p_end,
     percent,
     prose,
-    signed,
     sparkline,
     spread,
-    told,
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
@@ -65,14 +64,18 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
     facts = [label_values("as token ", str(why.index)), label_values("id ", str(it.id))]
     shares = [label_values("rank ", rank), label_values("model ", percent(math.exp(it.logprob)))]
     if there is not None:
-        facts += [*shares, label_values("logprob ", told(it.logprob, ".2f"))]
+        facts += [*shares, label_values("logprob ", format_known(it.logprob, ".2f"))]
         unseen = "The server does not tell what its sampler chain cut. An engine that draws here does: "
         body = prose(_explain_winner(why, there), width, STRONG)
         sentences, rest = _list_sentences_there(why, there), prose(f"{unseen}{who_draws_here()}.", width, MUTED)
     else:
         head.append([(WITH_KNOBS, _STAMP) if why.now else (ORIGINAL, MUTED)])
-        head += [[(again(tolerance), _STAMP)]] if why.explained.recomputed else []
-        facts += [label_values("logit ", f"{it.logit:.2f}"), *shares, label_values("dice ", signed(it.noise))]
+        head += [[(describe_recomputed(tolerance), _STAMP)]] if why.explained.recomputed else []
+        facts += [
+            label_values("logit ", f"{it.logit:.2f}"),
+            *shares,
+            label_values("dice ", format_known(it.noise, "+.2f")),
+        ]
         body = [*_render_stages(it, width), *prose(_explain_draw(it), width, STRONG)]
         sentences, rest = _list_sentences(why), []
     if why.more:
@@ -249,7 +252,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     if reason == "end" and known and known[-1] == len(p_ends) - 1:
         of_end = f"The end token had rank {last.tokens.ranks[-1] + 1}; " if last.tokens.ranks[-1] != UNKNOWN else ""
         missing = f", {percent(unlisted[-1], 2)} not listed" if unlisted[-1] else ""
-        lines += prose(f"{of_end}p(end) was {p_end_of(last.tokens.p_ends[-1], unlisted[-1])}{missing}.", width)
+        lines += prose(f"{of_end}p(end) was {format_p_end(last.tokens.p_ends[-1], unlisted[-1])}{missing}.", width)
     if known:
         missing = f"up to {percent(max(unlisted), 2)} not listed" if max(unlisted) else ""
         lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if missing else [], width)))
@@ -258,7 +261,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
         is_end = reason == "end" and index == len(texts) - 1
         piece = column("the end token" if is_end else f"before {show_piece(texts[index])}", max(width - 14, 4))
-        share = f"{p_end_of(p_ends[index], unlisted[index]):>8}"
+        share = f"{format_p_end(p_ends[index], unlisted[index]):>8}"
         lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
     return lines
 
@@ -302,7 +305,7 @@ def whatif_lines(
     lost: Run = ("not highest " if greedy else "would be cut ", MUTED)
     lines.append(Line((lost, (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
-        lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
+        lines += prose(_TIES.format(describe_recomputed(tolerance).capitalize()), width, MUTED)
     listed = sorted({*others, *impossible})
     if listed:
         lines.append(Line(spread([("CHANGED TOKENS", TITLE)], [(f"{'after':>{_AFTER}}", MUTED)], width)))

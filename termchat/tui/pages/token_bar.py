@@ -27,7 +27,7 @@ from termchat.engine.port import Unit
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import HEATS, MARGIN, Line, Run
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
-from termchat.tui.draw.marks import MUTED, again
+from termchat.tui.draw.marks import MUTED, describe_recomputed
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
@@ -524,7 +524,7 @@ class Tokens(Column):
         if (asked := chat.questions.inspected) is None:
             return None
         time, knobs = (WITH_KNOBS, now) if asked.now else (ORIGINAL, then)
-        note = again(chat.tolerance) if asked.inspected.recomputed else ""
+        note = describe_recomputed(chat.tolerance) if asked.inspected.recomputed else ""
         return Shown(asked.inspected.token, "RECOMPUTED", time, note, knobs, asked.now, seed=seed, node=node.number)
 
     def round(self) -> ShownRound | None:

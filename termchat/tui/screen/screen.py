@@ -433,7 +433,7 @@ class ChatScreen(ChatActions):
             self._welcome.show_lines([] if self.chat.lesson else welcome_lines(self.chat, self.room))
 
     def _show_state(self) -> None:
-        self._stale = ""
+        self._stale = False
         chat = self.chat
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self.models.downloads, self._draft_runs(room))])

@@ -12,10 +12,10 @@ This is the only room that uses private names of Textual; a test holds the list 
 - screens: `Compositor`, its updates, `_dirty_regions`, `_set_dirty` and `_dirty_widgets` draw only the lines that changed.
   `_full_map` and `_full_map_invalidated` have a layout draw what was shown before it, too. `_compositor` puts that compositor
   in place. `_size_updated` and `_screen_resized` spare a second layout after each new size. `_on_timer_update` draws a frame
-  at once, without the wait for a timer of up to 1/60 s after each key. `_update_timer` and `_layout_required` show a state in
-  the next frame. `_select_state` and `_update_select` let a selection grow while a view scrolls. `_exit` and
-  `_handle_exception` keep an app that is on its way out from ending with a traceback. `_vertical_scrollbar` and
-  `_start_widget` put in a scroll bar that draws itself faster than all the lines.
+  at once, without the wait for a timer of up to 1/60 s after each key. `_select_state` and `_update_select` let a selection
+  grow while a view scrolls. `_exit` and `_handle_exception` keep an app that is on its way out from ending with a traceback.
+  `_vertical_scrollbar` and `_start_widget` put in a scroll bar that draws itself faster than all the lines.
+  `_WORD_START` is where a word begins in an input.
 - driver: `_file` is replaced by one that survives a terminal that has gone; `_key_thread`, `_auto_restart`,
   `_must_signal_resume`, `_sigtstp_application` and `_sigcont_application` make Ctrl+Z and fg work beside programs that have
   the terminal meanwhile; `_app` and `_debug` are what a driver is given.

@@ -97,6 +97,7 @@ async def _give(tool: Tool, text: str) -> bool:
     is_usable = not tool.needs or any(map(os.environ.get, tool.needs))
     if not is_usable or shutil.which(tool.command[0]) is None:
         return False
+    process = None
     try:
         process = await asyncio.create_subprocess_exec(
             *tool.command,
@@ -105,13 +106,9 @@ async def _give(tool: Tool, text: str) -> bool:
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=sys.platform != "win32",
         )
-    except OSError:
-        return False
-    try:
         await asyncio.wait_for(process.communicate(text.encode(tool.encoding, "replace")), _PATIENCE)
-    except TimeoutError:
-        process.kill()
-        return False
-    except OSError:
+    except OSError:  # also a `TimeoutError`
+        if process is not None and process.returncode is None:
+            process.kill()
         return False
     return process.returncode == 0

@@ -16,12 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.console import Console, RenderableType
 from rich.segment import Segment
-from rich.style import Style
 from textual._compositor import ChopsUpdate, Compositor, CompositorMap, CompositorUpdate, LayoutUpdate, ReflowResult
 from textual.app import App
 from textual.await_complete import AwaitComplete
@@ -29,20 +28,20 @@ from textual.color import Color
 from textual.geometry import Offset, Region, Size
 from textual.screen import ModalScreen, Screen
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.scrollbar import ScrollBar
 from textual.selection import SelectEnd
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
 _SURE = frozenset(
     map(chr, (*range(0x20, 0x300), *range(0x370, 0x483), *range(0x2010, 0x20D0), *range(0x2100, 0x2600)))
 ).issuperset
 """Whether every terminal agrees on a text: European letters, punctuation, and what we draw with."""
-_UNSURE = (
-    "[\u0300-\u036f\u0483-\u0489\u0590-\u109f\u1ab0-\u1aff\u200c\u200d\u20d0-\u20ff\u2600-\u27bf\ufb1d-\ufdff"
-    "\ufe00-\ufe0f\ufe70-\ufefc\U0001f000-\U0001faff]"
-)
-"""Combining marks, joiners, emoji, scripts of joined letters, and those that are written from right to left."""
+_MARKED = "\u0300-\u036f\u0483-\u0489\u0590-\u109f\u1ab0-\u1aff\u200c\u200d\u20d0-\u20ff\ufb1d-\ufdff\ufe00-\ufe0f\ufe70-\ufefc"
+"""Combining marks, joiners, scripts of joined letters, and those that are written from right to left."""
+_UNSURE = f"[{_MARKED}\u2600-\u27bf\U0001f000-\U0001faff]"
+"""The same, and emoji."""
 
 
 @cache
@@ -227,13 +226,13 @@ class ClosedOnce(ModalScreen[Result]):
 
 
 class LiveScreen(Screen[None], Settled):
-    """A screen that shows a state which changes often: once a frame, in the frame after the one that is due.
+    """A screen that shows a state which changes often: once a frame, after the one that is due.
 
-    `_stale` says whether the state changed since it was shown; `_show_state` shows it, and sets that to "". A selection in a
+    `_stale` says whether the state changed since it was shown; `_show_state` shows it, and sets that to False. A selection in a
     `QuickScrollView` on it is exactly what the mouse went over.
     """
 
-    _stale: Literal["", "new", "due"] = ""
+    _stale = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -244,18 +243,9 @@ class LiveScreen(Screen[None], Settled):
 
     def show_soon(self) -> None:
         """Have the state shown once, however much of it changes until then."""
-        self._stale = self._stale or "new"
-        self._update_timer.resume()
-
-    def _on_timer_update(self) -> None:
-        if self._stale and not self._layout_required:  # else it would be shown in the sizes from before the layout
-            if self._stale == "due" or not self._dirty_widgets:
-                self._show_state()
-            else:
-                self._stale = "due"
-        super()._on_timer_update()
-        if self._stale:
-            self._update_timer.resume()
+        if not self._stale:
+            self._stale = True
+            self.call_after_refresh(lambda: self._show_state() if self._stale else None)
 
     def _screen_resized(self, size: Size) -> None:
         if size != self._compositor.size:  # else it was laid out for this size just now
@@ -285,6 +275,12 @@ class LiveScreen(Screen[None], Settled):
         super()._update_select()
 
 
+class WordInput(Input):
+    """Textual's input, for which a mark within a word does not begin another one."""
+
+    _WORD_START = re.compile(rf"(?<=[^\w{_MARKED}])\w")
+
+
 # --- views that scroll -----------------------------------------------------------------------------------------------
 
 
@@ -292,17 +288,14 @@ class QuickScrollBar(ScrollBar, Settled):
     """A vertical scroll bar one cell wide, drawn without a pass through Textual's styles for each row."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        bar = self.render()
-        assert isinstance(bar, ScrollBarRender)
-        style = bar.style
-        assert isinstance(style, Style)
+        bar: Any = self.render()
         cells = bar.render_bar(
             size=self.size.height,
             virtual_size=bar.virtual_size,
             window_size=bar.window_size,
             position=bar.position,
-            back_color=style.bgcolor,  # type: ignore[arg-type]  # Rich's colours are what it uses
-            bar_color=style.color,  # type: ignore[arg-type]
+            back_color=bar.style.bgcolor,
+            bar_color=bar.style.color,
         )
         rows = cells.segments[crop.y : crop.bottom]
         drawn = {cell: Strip([cell], 1) for cell in set(rows)}

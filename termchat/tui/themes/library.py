@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
+from math import dist
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
+from textual.color import Color
 
 from termchat import paths
 from termchat.chat.changes import Notice
@@ -26,11 +29,6 @@ PLAIN = Palette(
     name="no-color", dark=True, heat=(DEFAULT, DEFAULT), heat_text=(DEFAULT, DEFAULT), **dict.fromkeys(COLORS, DEFAULT)
 )
 """The palette of a terminal without colours. No theme file can have its name: it is not looked for."""
-
-_AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("light", "terminal-light")}
-"""By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
-_CONTRAST = {True: "contrast-dark", False: "contrast-light"}
-"""The same for a projector, where there are colours enough."""
 
 
 class ThemeChooser:
@@ -58,7 +56,9 @@ class ThemeChooser:
     def renew(self) -> None:
         """Forget what was read, so that new and edited files are found."""
         self._themes: dict[str, Palette] = {}
-        self._is_whole = False
+        self._is_whole = self.depth == "none"
+        if self._is_whole:
+            self._themes[PLAIN.name] = PLAIN
         self._problems: dict[Path, ThemeError] = {}
 
     @property
@@ -68,23 +68,18 @@ class ThemeChooser:
 
     def of(self, wanted: str) -> Palette:
         """Return the theme of that name; for "auto", or one that cannot be shown, the one that suits the background."""
-        full, few = _AUTO[self.dark]
-        suiting = few if self.depth == "16" else _CONTRAST[self.dark] if self.contrast else full
+        kind = "terminal-" if self.depth == "16" else "contrast-" if self.contrast else ""
         named = None if wanted == AUTO else self.get(wanted)
-        return named or self.get(suiting) or next(iter(self.all().values()))
+        return named or self.get(kind + ("dark" if self.dark else "light")) or next(iter(self.all().values()))
 
     def get(self, name: str) -> Palette | None:
         """Return a theme, None if this terminal cannot show it. A file with the theme's name is read without the others."""
-        if self.depth == "none":
-            return PLAIN
         if name not in self._themes and not self._is_whole and is_name(name):
             self._read(name)
         return self._themes.get(name) or self.all().get(name)
 
     def all(self) -> dict[str, Palette]:
         """Return all themes by name. Those shown before stay as they were read until `renew`."""
-        if self.depth == "none":
-            return {PLAIN.name: PLAIN}
         if not self._is_whole:
             self._read()
             self._is_whole = True
@@ -117,80 +112,65 @@ def fit_palette(palette: Palette, depth: Depth) -> Palette:
         return palette
     return msgspec.structs.replace(
         palette,
-        heat=_in_order(palette.heat),
-        heat_text=tuple(map(_nearest, palette.heat_text)),
-        **{name: _nearest(getattr(palette, name)) for name in COLORS},
+        heat=_fit_heat(palette.heat),
+        heat_text=tuple(map(_fit_color, palette.heat_text)),
+        **{name: _fit_color(getattr(palette, name)) for name in COLORS},
     )
 
 
-def _in_order(heat: tuple[str, ...]) -> tuple[str, ...]:
+def _fit_heat(heat: tuple[str, ...]) -> tuple[str, ...]:
     """Return the nearest colours whose distance in luminance from the calm one never shrinks as the heat rises."""
     if not all(color.startswith("#") for color in heat):
-        return tuple(map(_nearest, heat))
-    cells = _cells()
-    calm = _nearest_of(heat[-1], cells)
-    fitting, least = [calm.ask], 0.0
+        return tuple(map(_fit_color, heat))
+    colors = _list_256_colors()
+    asked, calm = _find_nearest(heat[-1], colors)
+    fitting, least = [asked], 0.0
     for color in heat[-2::-1]:
-        nearest = _nearest_of(color, [cell for cell in cells if abs(cell.luminance - calm.luminance) >= least])
-        least = abs(nearest.luminance - calm.luminance)
-        fitting.insert(0, nearest.ask)
+        asked, shown = _find_nearest(
+            color, {a: s for a, s in colors.items() if abs(s.luminance - calm.luminance) >= least}
+        )
+        least = abs(shown.luminance - calm.luminance)
+        fitting.insert(0, asked)
     return tuple(fitting)
 
 
-class _Cell(NamedTuple):
-    """One of the 256 colours: what to ask Rich for, and what is then seen."""
+@cache
+def _fit_color(color: str) -> str:
+    """Return the nearest of the 256 colours; the terminal's own stay."""
+    return _find_nearest(color, _list_256_colors())[0] if color.startswith("#") else color
 
-    ask: str
-    point: tuple[float, float, float]
+
+def _find_nearest(color: str, colors: dict[str, _Seen]) -> tuple[str, _Seen]:
+    wanted = _see(*Color.parse(color).rgb)
+    return min(colors.items(), key=lambda item: dist(item[1].oklab, wanted.oklab))
+
+
+@cache
+def _list_256_colors() -> dict[str, _Seen]:
+    """Return how those of the 256 colours look that no user can change, by what to ask Rich for.
+
+    Rich finds greys by lightness in 25 steps, never those of the cube.
+    """
+    cube = {rgb: rgb for rgb in product((0, 95, 135, 175, 215, 255), repeat=3) if len({*rgb}) > 1 or rgb[0] in (0, 255)}
+    greys = {(round(10.2 * step),) * 3: (10 * step - 2,) * 3 for step in range(1, 25)}
+    return {"#{:02x}{:02x}{:02x}".format(*asked): _see(*shown) for asked, shown in (cube | greys).items()}
+
+
+class _Seen(NamedTuple):
+    """How a colour looks: in Oklab (Ottosson 2020), in which distance is near to what an eye sees, and by WCAG 2.2."""
+
+    oklab: tuple[float, float, float]
     luminance: float
 
 
-@cache
-def _cells() -> list[_Cell]:
-    """Return the colours of the 256 that no user can change. Rich finds greys by lightness in 25 steps, never the cube's."""
-    levels = (0, 95, 135, 175, 215, 255)
-    cube = [(r, g, b) for r in levels for g in levels for b in levels if not r == g == b or r in (0, 255)]
-    greys = [(round(10.2 * step), 10 * step - 2) for step in range(1, 25)]
-    pairs = [(rgb, rgb) for rgb in cube] + [((ask,) * 3, (seen,) * 3) for ask, seen in greys]
-    return [_Cell("#{:02x}{:02x}{:02x}".format(*ask), _oklab(*seen), _luminance(*seen)) for ask, seen in pairs]
-
-
-@cache
-def _nearest(color: str) -> str:
-    """Return the nearest of the 256 colours; the terminal's own stay."""
-    return _nearest_of(color, _cells()).ask if color.startswith("#") else color
-
-
-def _nearest_of(color: str, cells: list[_Cell]) -> _Cell:
-    lightness, green_red, blue_yellow = _oklab(*(int(color[i : i + 2], 16) for i in (1, 3, 5)))
-    best, least = cells[0], 9.0
-    for cell in cells:  # as plain as can be: a theme asks for thirty colours before the first frame
-        one, two, three = cell.point
-        apart = (one - lightness) ** 2 + (two - green_red) ** 2 + (three - blue_yellow) ** 2
-        if apart < least:
-            best, least = cell, apart
-    return best
-
-
-def _luminance(red: int, green: int, blue: int) -> float:
-    """Compute the relative luminance by WCAG 2.2."""
-    return 0.2126 * _linear(red) + 0.7152 * _linear(green) + 0.0722 * _linear(blue)
-
-
-def _oklab(red: int, green: int, blue: int) -> tuple[float, float, float]:
-    """Convert sRGB to Oklab (Ottosson 2020), in which distance is near to what an eye sees."""
-    r, g, b = map(_linear, (red, green, blue))
+def _see(*rgb: int) -> _Seen:
+    r, g, b = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (c / 255 for c in rgb))
     long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
     middle = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
     short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
-    return (
+    oklab = (
         0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
         1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
         0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
     )
-
-
-@cache
-def _linear(channel: int) -> float:
-    part = channel / 255
-    return part / 12.92 if part <= 0.04045 else float(((part + 0.055) / 1.055) ** 2.4)
+    return _Seen(oklab, 0.2126 * r + 0.7152 * g + 0.0722 * b)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from textual.theme import Theme
 
-from termchat import paths, regular_files
+from termchat import paths
 from termchat.text import sanitize
-from termchat.toml import MOST, parsed
+from termchat.toml import TomlError, TomlFile
 
 DEFAULT = "ansi_default"
 """The terminal's own text colour or background, whichever it is asked for as."""
@@ -30,10 +30,20 @@ ANSI = frozenset({DEFAULT, *(f"ansi_{hue}" for hue in _HUES), *(f"ansi_bright_{h
 AUTO = "auto"
 """What is no theme's name: it stands for whichever suits the terminal."""
 
-_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_NAME = rf"^(?!{AUTO}\Z)[A-Za-z0-9_-]{{1,40}}\Z"
+Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
+Color = Annotated[str, msgspec.Meta(pattern=rf"^(#[0-9a-fA-F]{{6}}|{'|'.join(ANSI)})\Z")]
 
+_RULE = "a colour like #82b1ff or ansi_bright_blue"
+_RULES = {
+    "name": "letters, digits, - and _",
+    "dark": "true or false",
+    "heat": "a list of at least two colours like #82b1ff",
+    "heat_text": "a list of colours, one for each colour of heat",
+}
+"""What values have to be, those of all others by `_RULE`."""
+_FIELD = re.compile(r"`(?:\$\.)?(\w+)[^`]*`")
+"""The field that a message of msgspec is about, in its last place."""
 
 _SHARED = ("accent", "background", "surface", "panel", "success", "warning", "error")
 """What Textual calls by the same names."""
@@ -52,38 +62,38 @@ _ANSI = {
 """What stands out where it is not known which colours the terminal has for text and background."""
 
 
-class Palette(msgspec.Struct, frozen=True, kw_only=True):
+class Palette(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
     is written on each of them."""
 
-    name: str
+    name: Name
     dark: bool
-    background: str
-    surface: str
-    panel: str
-    border: str
-    text: str
-    muted: str
-    accent: str
-    user: str
-    reply: str
-    stamp: str
-    success: str
-    warning: str
-    error: str
-    heading: str
-    link: str
-    quote: str
-    code: str
-    code_background: str
-    code_comment: str
-    code_keyword: str
-    code_string: str
-    code_number: str
-    code_name: str
-    cursor: str
-    heat: tuple[str, ...]
-    heat_text: tuple[str, ...]
+    background: Color
+    surface: Color
+    panel: Color
+    border: Color
+    text: Color
+    muted: Color
+    accent: Color
+    user: Color
+    reply: Color
+    stamp: Color
+    success: Color
+    warning: Color
+    error: Color
+    heading: Color
+    link: Color
+    quote: Color
+    code: Color
+    code_background: Color
+    code_comment: Color
+    code_keyword: Color
+    code_string: Color
+    code_number: Color
+    code_name: Color
+    cursor: Color
+    heat: Annotated[tuple[Color, ...], msgspec.Meta(min_length=2)]
+    heat_text: tuple[Color, ...]
 
     @property
     def is_ansi(self) -> bool:
@@ -98,14 +108,13 @@ COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name"
 class ThemeError(ValueError):
     """A theme file that cannot be used. The message names the file and, where there is one, the line."""
 
-    def __init__(self, path: Path, line: int | None, problem: str) -> None:
-        place = sanitize(str(path), keep="") + (f", line {line}" if line else "")
-        super().__init__(f"{place}: {sanitize(problem, keep='')}")
-        self.path, self.line = path, line
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(sanitize(message, keep=""))
+        self.path = path
 
 
 def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and text != AUTO
+    return re.match(_NAME, text) is not None
 
 
 def load_themes(folders: Iterable[Path] | None = None, file: str = "*") -> tuple[dict[str, Palette], list[ThemeError]]:
@@ -133,58 +142,33 @@ def load_theme(path: Path) -> Palette:
     Raises:
         ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
     """
-    data, text = b"", ""
     try:
-        data = regular_files.read(path, MOST)
-        text = data.decode("utf-8")
-        table = parsed(text)
-    except UnicodeDecodeError as error:
-        raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
-    except OSError as error:
-        raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
-    except ValueError as error:
-        at = _LINE.search(str(error))
-        line = int(at[1]) if at and at[1] else text.count("\n") + 1
-        raise ThemeError(path, line, _LINE.sub("", str(error))) from error
+        file = TomlFile(path)
+    except TomlError as error:
+        raise ThemeError(path, str(error)) from error
 
-    def refuse(key: str, problem: str) -> ThemeError:
-        """Return an error with the line of the key or [table], if the file has it."""
-        keys = [re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in text.split("\n")]
-        key = key.rstrip("]")
-        return ThemeError(path, keys.index(key) + 1 if key in keys else None, problem)
-
-    name, dark, colors = (table.get(key) for key in ("name", "dark", "colors"))
-    if not isinstance(name, str) or not is_name(name):
-        raise refuse("name", f"name may use letters, digits, - and _, not {AUTO!r}")
-    if not isinstance(dark, bool):
-        raise refuse("dark", "dark must be true or false")
-    if not isinstance(colors, dict):
-        raise refuse("[colors]", "the table [colors] is missing")
-    known = (*COLORS, "heat", "heat_text")
-    for key in [*(table.keys() - {"name", "dark", "colors"}), *(colors.keys() - set(known))]:
-        raise refuse(key, f"{key!r} is not a colour of a theme; known colours: {', '.join(known)}")
-    for key in (*COLORS, "heat"):
-        if key not in colors:
-            raise refuse("[colors]", f"the colour {key!r} is missing")
-    for key in COLORS:
-        if not _is_color(colors[key]):
-            raise refuse(key, f"{key} must be a colour like #82b1ff or ansi_bright_blue, not {colors[key]!r}")
-    heat = colors["heat"]
-    if not _is_scale(heat) or len(heat) < 2:
-        raise refuse("heat", f"heat must be a list of at least two colours like #82b1ff, not {heat!r}")
-    heat_text = colors.get("heat_text", [colors["text"]] * len(heat))
-    if not _is_scale(heat_text) or len(heat_text) != len(heat):
-        raise refuse("heat_text", f"heat_text must be a list of {len(heat)} colours, one for each colour of heat")
-    own = {key: colors[key] for key in COLORS}
-    return Palette(name=name, dark=dark, heat=tuple(heat), heat_text=tuple(heat_text), **own)
-
-
-def _is_color(value: object) -> bool:
-    return isinstance(value, str) and (value in ANSI or _COLOR.fullmatch(value) is not None)
-
-
-def _is_scale(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_color, value))
+    table = dict(file.table)
+    colors = table.pop("colors", None)
+    values = table | (colors if isinstance(colors, dict) else {})
+    if isinstance(heat := values.get("heat"), list):
+        values.setdefault("heat_text", [values.get("text", DEFAULT)] * len(heat))
+    try:
+        palette = msgspec.convert(values, Palette)
+        if len(palette.heat_text) != len(palette.heat):
+            raise msgspec.ValidationError("`heat_text`")
+    except msgspec.ValidationError as error:
+        key = _FIELD.findall(str(error))[-1]
+        if key in values and key in Palette.__struct_fields__:
+            problem = f"{key} must be {_RULES.get(key, _RULE)}, not {values[key]!r}"
+        elif not isinstance(colors, dict):
+            problem = "the table [colors] is missing"
+        elif key not in values:
+            problem = f"{key!r} is missing"
+        else:
+            problem = f"{key!r} is not a colour of a theme; known colours: {', '.join((*COLORS, 'heat', 'heat_text'))}"
+        place = file.place(key) if key in table else file.place("colors", key)
+        raise ThemeError(path, f"{path.with_name(place)}: {problem}") from error
+    return palette
 
 
 def textual_theme(palette: Palette) -> Theme:
