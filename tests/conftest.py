@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
-import llama_cpp  # noqa: F401  (all of it, before the program takes its lower half)
 import pytest
 from filelock import FileLock
 
@@ -23,6 +23,10 @@ from tests.made_models import make_model
 
 for _size in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and programs believe them before the terminal they are in
     os.environ.pop(_size, None)
+
+sys.dont_write_bytecode = False  # else every process of every run takes all tests apart again
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of llama.cpp that wait leave their core to other tests
+import llama_cpp  # noqa: E402, F401  (all of it, before the program takes its lower half)
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)

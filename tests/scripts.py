@@ -19,6 +19,14 @@ def environment(home: Path) -> dict[str, str]:
     return kept | {f"XDG_{kind}_HOME": str(home / kind) for kind in ("CONFIG", "DATA", "STATE", "CACHE")}
 
 
+def use_model(home: Path, model: Path) -> Path:
+    """Have the programs of this home use the model where no flag says otherwise."""
+    folder = Path(environment(home)["XDG_CONFIG_HOME"]) / "termchat"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(f'model = "{model}"\n')
+    return home
+
+
 def termchat(home: Path, *args: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TERMCHAT, *map(str, args)],

@@ -45,12 +45,12 @@ from tests.chats import chat_on
 from tests.made_records import finished, token
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
-from tests.scripts import altered, said, termchat
+from tests.scripts import altered, said, termchat, use_model
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+def home(tmp_path_factory: pytest.TempPathFactory, small_model_path: Path) -> Path:
+    return use_model(tmp_path_factory.mktemp("home"), small_model_path)
 
 
 RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--threads", "1")
@@ -158,7 +158,7 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
 
 
 @pytest.fixture
-def chat(tmp_path: Path, model_path: Path) -> Iterator[Callable[[], Driven]]:
+def chat(tmp_path: Path, small_model_path: Path) -> Iterator[Callable[[], Driven]]:
     """Opens the chat of a store, the one that is there or a new one, each time on a new engine."""
     store = Store.open(tmp_path / "chats.db")
     opened: list[Chat] = []
@@ -171,7 +171,9 @@ def chat(tmp_path: Path, model_path: Path) -> Iterator[Callable[[], Driven]]:
         session = found or Session(conversation=Conversation("You tell stories."), store=store)
         session.tuning = tuning
         made = chat_on(LocalEngine(), session=session)
-        made.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=_sha256(model_path)))
+        made.loading.load(
+            ModelSpec(str(small_model_path), "small", context=2048, threads=1, sha256=_sha256(small_model_path))
+        )
         opened.append(made)
         return Driven(made)
 
@@ -317,15 +319,16 @@ def test_an_altered_id_is_named_with_its_step(home: Path, short: Path, tmp_path:
 
 
 def test_a_changed_model_file_behind_the_same_header_is_found_out(
-    home: Path, stream: Path, tmp_path: Path, model_path: Path
+    stream: Path, tmp_path: Path, small_model_path: Path
 ) -> None:
-    data = bytearray(model_path.read_bytes())
+    """In a home of its own, which would take this file for the right one from then on."""
+    data = bytearray(small_model_path.read_bytes())
     for at in range(len(data) // 2, len(data), 200_003):
         data[at] ^= 0x11
     changed = tmp_path / "changed.gguf"
     changed.write_bytes(data)
-    assert _sha256(changed) == _sha256(model_path)
-    report = said(termchat(home, "replay", stream, "--model", changed), 1)
+    assert _sha256(changed) == _sha256(small_model_path)
+    report = said(termchat(tmp_path, "replay", stream, "--model", changed), 1)
     assert report.startswith("different at node 2, step ")
     assert "now" in report.splitlines()[0]
     assert "different weights" in report
@@ -333,12 +336,12 @@ def test_a_changed_model_file_behind_the_same_header_is_found_out(
 
 
 def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
-    home: Path, short: Path, tmp_path: Path, model_path: Path
+    home: Path, short: Path, tmp_path: Path, small_model_path: Path
 ) -> None:
     longer = tmp_path / "longer.gguf"
-    longer.write_bytes(model_path.read_bytes() + b"\0" * 64)
+    longer.write_bytes(small_model_path.read_bytes() + b"\0" * 64)
     first, last = said(termchat(home, "replay", short, "--model", longer), 0).splitlines()
-    assert first == f"a different model file: {_sha256(longer)[:16]} now, {_sha256(model_path)[:16]} recorded"
+    assert first == f"a different model file: {_sha256(longer)[:16]} now, {_sha256(small_model_path)[:16]} recorded"
     assert last == "identical, 50 tokens"
 
 
@@ -446,11 +449,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[st
     """Replays lines on an engine that plays records; returns the exit code and everything that was printed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
+    chosen = load({}, {}, tmp_path / "no.toml")
+
     def play(lines: list[str], records: list[Record], *, as_json: bool = False) -> tuple[int, str]:
         monkeypatch.setattr(replaying, "make_engine", lambda _: PlayedEngine(records))
         path, told = tmp_path / "told.jsonl", list[str]()
         path.write_text("".join(line + "\n" for line in lines))
-        chosen = load({}, {}, tmp_path / "no.toml")
         code = replaying.replay(chosen, path, told.append, told.append, as_json=as_json)
         return code, "\n".join(told)
 
@@ -491,7 +495,7 @@ def test_any_computed_field_that_was_altered_is_found_and_named(
         for path in leaves({key: value for key, value in line.items() if not key.endswith(("_ms", "_per_second"))})
     ]
     assert len(places) > 4 * 20 * 7
-    rows = random.Random(ended).sample(places, 60) + [place for place in places if lines[place[0]]["record"] != "token"]
+    rows = random.Random(ended).sample(places, 15) + [place for place in places if lines[place[0]]["record"] != "token"]
     for at, *path, last in rows:
         changed = json.loads(json.dumps(lines))
         inside = changed[at]
@@ -509,7 +513,9 @@ def test_any_computed_field_that_was_altered_is_found_and_named(
 # --- what cannot be done ---------------------------------------------------------------------------------------------
 
 
-def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path, tmp_path: Path) -> None:
+def test_foreign_text_of_a_transcript_steers_no_terminal(
+    home: Path, short: Path, tmp_path: Path, small_model_path: Path
+) -> None:
     def alter(line: dict[str, Any]) -> None:
         if line["record"] == "start":
             line["model"]["name"], line["model"]["sha256"] = "\x1b]0;evil\x07", "\x1b[2J" * 9
@@ -522,7 +528,7 @@ def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path
     assert unnamed.returncode == 1
     assert "is neither in the catalogue nor on this disk" in unnamed.stderr
     assert "--model" in unnamed.stderr
-    named = termchat(home, "replay", path, "--model", "smollm2", "--kv-type", "q8_0")
+    named = termchat(home, "replay", path, "--model", small_model_path, "--kv-type", "q8_0")
     assert named.returncode == 1
     assert "␛[31m" in named.stdout
     for text in (unnamed.stderr, named.stdout):

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from termchat.conversation import transcripts
-from tests.scripts import said, termchat
+from tests.scripts import said, termchat, use_model
 
 TEXT = (
     "The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships that passed far"
@@ -28,7 +28,10 @@ SCHEMA = json.loads((Path(transcripts.__file__).parent / "transcript.schema.json
     [(("--kv-type", "f16", "--repeat-penalty", "1.02"), False), (("--kv-type", "bf16"), True)],
     ids=["f16", "bf16"],
 )
-def test_a_drafted_reply_behind_256_cells_is_made_again(tmp_path: Path, flags: tuple[str, ...], exact: bool) -> None:
+def test_a_drafted_reply_behind_256_cells_is_made_again(
+    tmp_path: Path, small_model_path: Path, flags: tuple[str, ...], exact: bool
+) -> None:
+    use_model(tmp_path, small_model_path)
     drafted = said(termchat(tmp_path, "run", f"{TEXT} " * 10 + TEXT[:40], *RUN, *flags))
     records: list[dict[str, Any]] = [json.loads(line) for line in drafted.splitlines()]
     for record in records:

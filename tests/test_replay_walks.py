@@ -21,15 +21,15 @@ from termchat.engine.port import ModelSpec
 from termchat.models.gguf.header import read_header
 from tests.chat.driven_chat import Driven
 from tests.chats import chat_on
-from tests.scripts import altered, said, termchat
+from tests.scripts import altered, said, termchat, use_model
 
 RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--max-tokens", "24")
 PROMPT = "Tell me a story about a fox."
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+def home(tmp_path_factory: pytest.TempPathFactory, small_model_path: Path) -> Path:
+    return use_model(tmp_path_factory.mktemp("home"), small_model_path)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ class Saved(Driven):
         tuning = Tuning().turn_knobs({"seed": 3} | knobs)
         super().__init__(chat_on(LocalEngine(), tuning, conversation=Conversation("Be brief."), store=self._store))
         sha256 = read_header(model_path).identity()
-        self.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=sha256))
+        self.chat.loading.load(ModelSpec(str(model_path), "small", context=2048, threads=1, sha256=sha256))
         self.idle()
 
     def save(self) -> Path:
@@ -121,9 +121,9 @@ class Saved(Driven):
 
 
 def test_a_search_without_a_limit_that_was_broken_off_is_made_again(
-    home: Path, tmp_path: Path, model_path: Path
+    home: Path, tmp_path: Path, small_model_path: Path
 ) -> None:
-    driven = Saved(tmp_path, model_path)
+    driven = Saved(tmp_path, small_model_path)
     chat = driven.chat
     chat.send(PROMPT, Wish(walk_plan.beams(BeamSettings(3, n_best=2)), "wait"))
     driven.until(lambda: chat.phase == "paused")
@@ -139,9 +139,9 @@ def test_a_search_without_a_limit_that_was_broken_off_is_made_again(
 
 
 def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
-    home: Path, tmp_path: Path, model_path: Path
+    home: Path, tmp_path: Path, small_model_path: Path
 ) -> None:
-    driven = Saved(tmp_path, model_path, max_tokens=16)
+    driven = Saved(tmp_path, small_model_path, max_tokens=16)
     chat = driven.chat
     chat.send(PROMPT, Wish(walk_plan.walks(4), "wait"))
     driven.until(lambda: chat.phase == "paused")

@@ -27,7 +27,7 @@ from termchat.engine.port import Generate
 from tests.made_records import finished
 from tests.made_walks import group, interleaved, walked
 from tests.played_engine import PlayedEngine
-from tests.scripts import TERMCHAT, environment, said, termchat
+from tests.scripts import TERMCHAT, environment, said, termchat, use_model
 
 COMMON = ("--seed", "7", "--context", "2048", "--threads-batch", "1")  # what the records say of it is equal then
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -280,6 +280,12 @@ def test_an_engine_that_makes_one_reply_at_a_time_says_so(answered: Answered, mo
 # --- the real model --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def home(tmp_path: Path, small_model_path: Path) -> Path:
+    """Where two blocks of the model answer: what they say does not matter."""
+    return use_model(tmp_path, small_model_path)
+
+
 def stream(home: Path, *args: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said(termchat(home, "run", *COMMON, *args, "--json")).splitlines()]
 
@@ -303,27 +309,27 @@ def told(records: list[dict[str, Any]], walk: int | None = None) -> list[dict[st
     return [{name: value for name, value in record.items() if name not in other} for record in mine]
 
 
-def test_each_walk_is_the_reply_of_its_seed_alone_with_one_thread(tmp_path: Path) -> None:
+def test_each_walk_is_the_reply_of_its_seed_alone_with_one_thread(home: Path) -> None:
     args = ("Tell me about foxes.", "--temperature", "1.1", "--max-tokens", "24")
-    walks = stream(tmp_path, *args, "--walks", "3")
+    walks = stream(home, *args, "--walks", "3")
     for record in walks:
         VALIDATOR.validate(record)
     assert [record["walk"] for record in walks if record["record"] == "token"][:6] == [0, 1, 2, 0, 1, 2]
     for walk in range(3):
-        alone = stream(tmp_path, *args, "--threads", "1", "--seed", str(7 + walk))
+        alone = stream(home, *args, "--threads", "1", "--seed", str(7 + walk))
         assert told(walks, walk) == told(alone)
     assert len({json.dumps([t["id"] for t in told(walks, w) if t["record"] == "token"]) for w in range(3)}) == 3
 
 
-def test_a_cell_of_a_grid_is_the_reply_with_its_settings(tmp_path: Path) -> None:
+def test_a_cell_of_a_grid_is_the_reply_with_its_settings(home: Path) -> None:
     args = ("Name a river.", "--max-tokens", "10")
     grid = ("--grid", "temperature=0,1.5", "--grid", "top_k=5,off", "--runs", "2")
-    cells = stream(tmp_path, *args, *grid)
+    cells = stream(home, *args, *grid)
     assert cells[0]["group"]["size"] == 8
     for walk, knobs in ((1, ("0", "5", "8")), (6, ("1.5", "0", "7"))):
         temperature, top_k, seed = knobs
         flags = ("--temperature", temperature, "--top-k", top_k, "--threads", "1", "--seed", seed)
-        alone = told(stream(tmp_path, *args, *flags))
+        alone = told(stream(home, *args, *flags))
         mine = told(cells, walk)
         assert mine[1].pop("origin") | {"temperature": "flag", "top_k": "flag"} == alone[1].pop("origin")
         assert mine == alone
@@ -351,9 +357,9 @@ def test_the_tally_of_a_vote_is_that_of_a_count_by_hand(tmp_path: Path) -> None:
     assert plain.stderr.startswith(f"{ranked[0]['answer']}: {ranked[0]['votes']} of {len(answers)} votes")
 
 
-def test_a_search_finds_what_its_beams_say(tmp_path: Path) -> None:
+def test_a_search_finds_what_its_beams_say(home: Path) -> None:
     args = ("Name a river.", "--max-tokens", "10")
-    records = stream(tmp_path, *args, "--beams", "3", "--n-best", "2", "--length-penalty", "0.5")
+    records = stream(home, *args, "--beams", "3", "--n-best", "2", "--length-penalty", "0.5")
     for record in records:
         VALIDATOR.validate(record)
     steps = [record for record in records if record["record"] == "beams"]
@@ -364,15 +370,15 @@ def test_a_search_finds_what_its_beams_say(tmp_path: Path) -> None:
         assert one["score"] in [beam["score"] for beam in steps[len(tokens) - 1]["beams"]]
     scores = [one["score"] for one in records[-1]["walks"]]
     assert scores == sorted(scores, reverse=True)
-    plain = termchat(tmp_path, "run", *COMMON, *args, "--beams", "3", "--n-best", "2", "--length-penalty", "0.5")
+    plain = termchat(home, "run", *COMMON, *args, "--beams", "3", "--n-best", "2", "--length-penalty", "0.5")
     assert plain.stdout.startswith(f"==> beam 1 of 2, score {scores[0]:.4f} <==\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_all_walks_in_good_order(tmp_path: Path, number: int, code: int) -> None:
+def test_signals_end_all_walks_in_good_order(home: Path, number: int, code: int) -> None:
     process = subprocess.Popen(
         [*TERMCHAT, "run", "--raw", "Once upon a time", "--json", "--walks", "3", *COMMON],
-        env=environment(tmp_path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        env=environment(home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
     )  # fmt: skip
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(20)]

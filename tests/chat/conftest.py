@@ -17,6 +17,14 @@ from tests.chats import chat_on
 
 
 @pytest.fixture
+def spec(request: pytest.FixtureRequest, model_path: Path, small_model_path: Path) -> ModelSpec:
+    """Two blocks of the model, but all of it where a test asks for `model`."""
+    whole = request.node.get_closest_marker("model") is not None
+    path = model_path if whole else small_model_path
+    return ModelSpec(str(path), "smollm2" if whole else "small", context=2048, threads=1)
+
+
+@pytest.fixture
 def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
     made: list[Driven] = []
 

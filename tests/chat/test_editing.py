@@ -367,6 +367,7 @@ def test_a_beginning_that_cannot_be_tokenised_gives_the_message_back() -> None:
     assert isinstance(it.chat.failure, Failed)
 
 
+@pytest.mark.model
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_real_reply_goes_on_from_the_forced_tokens_as_llama_cpp_would(
     make: Make, session: ModelSession, raw: bool

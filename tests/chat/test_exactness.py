@@ -36,10 +36,10 @@ TUNINGS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def shared(model_path: Path) -> Iterator[Driven]:
+def shared(small_model_path: Path) -> Iterator[Driven]:
     """One engine for many replies."""
     driven = Driven(chat_on(LocalEngine(), Tuning()))
-    driven.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1))
+    driven.chat.loading.load(ModelSpec(str(small_model_path), "small", context=2048, threads=1))
     yield driven
     driven.chat.close()
 
@@ -96,6 +96,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     assert again.reply.start.exact
 
 
+@pytest.mark.model
 def test_pausing_and_stepping_change_nothing(make: Make) -> None:
     tuning = Tuning(max_tokens=100, seed=3)
     whole = make(tuning).say(STORY)

@@ -68,9 +68,10 @@ def test_stop_keeps_the_reply_and_continue_goes_on_as_if_never_stopped(make: Mak
     assert turns == [("user", "Tell me a story about a dog."), ("assistant", text)]
 
 
+@pytest.mark.model
 def test_stop_while_the_prompt_is_read(make: Make) -> None:
     driven = make(Tuning(max_tokens=5))
-    driven.chat.send("word " * 900)
+    driven.chat.send("word " * 400)
     driven.until(lambda: driven.chat.live.prefill_done > 0)
     driven.chat.stop()
     driven.idle()
@@ -109,6 +110,7 @@ def test_a_reply_that_ended_itself_is_not_continued(make: Make) -> None:
     assert any("finished this reply" in text for text in driven.notices)
 
 
+@pytest.mark.model
 def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_it(make: Make) -> None:
     driven = make(Tuning(temperature=0, max_tokens=60))
     text = driven.say("Count from one to ten in words, separated by commas.").text()
@@ -214,6 +216,7 @@ def test_a_message_that_is_too_long_is_refused_and_given_back(make: Make) -> Non
     assert [text for role, text in driven.chat.conversation.list_turns() if role == "user"] == ["short"]
 
 
+@pytest.mark.model
 def test_raw_mode_completes_text(make: Make) -> None:
     driven = make(Tuning(max_tokens=8, temperature=0), conversation=Conversation(raw=True))
     driven.say("1, 2, 3, 4, 5, 6, 7,")
@@ -323,6 +326,7 @@ def test_after_a_refused_turn_the_queue_goes_on(make: Make) -> None:
     assert [text for role, text in driven.chat.conversation.list_turns() if role == "user"] == ["short"]
 
 
+@pytest.mark.model
 def test_death_in_every_phase_is_survived(make: Make) -> None:
     driven = make(Tuning(max_tokens=6))
     assert isinstance(driven.chat.engine, LocalEngine)
@@ -338,7 +342,7 @@ def test_death_in_every_phase_is_survived(make: Make) -> None:
     kill()  # while it loads
     driven.chat.send("Hello")
     kill()  # while the prompt is rendered
-    driven.chat.send("word " * 700)
+    driven.chat.send("word " * 400)
     driven.until(lambda: driven.chat.live.prefill_done > 0)
     kill()  # while the prompt is read; the reply is made after the restart
     assert driven.reply.finished is not None

@@ -51,6 +51,7 @@ def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> Reply
     return group
 
 
+@pytest.mark.model
 def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make: Make, store: Store) -> None:
     tuning = Tuning(seed=5, max_tokens=40)
     driven = make(tuning, store=store)

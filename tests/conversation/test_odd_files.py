@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -19,8 +20,8 @@ from tests.conversation.stored import eventually, reopened, say
 
 
 def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(os.path.relpath(path))  # its name may have a hundred characters
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)  # a longer path than a hundred characters would be refused
 
 
 MADE: dict[str, Callable[[Path], object]] = {

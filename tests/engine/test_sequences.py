@@ -38,12 +38,20 @@ def read(cache: Cache, ids: list[int]) -> None:
 
 def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
     """The logits after each of `more`, decoded one by one."""
+    return each_alone(cache, ids, [more])[0]
+
+
+def each_alone(cache: Cache, ids: list[int], tails: list[list[int]]) -> list[list[Row]]:
+    """The logits after each token of these tails, each decoded alone behind `ids`."""
     read(cache, ids)
-    found = []
-    for token in more:
-        cache.read([*cache.ids, token], Shape(1))
-        found.append(cache.read_logits().copy())
-    return found
+    rows: list[list[Row]] = []
+    for tail in tails:
+        cache.rewind_to(len(ids))
+        rows.append([])
+        for token in tail:
+            cache.read([*cache.ids, token], Shape(1))
+            rows[-1].append(cache.read_logits().copy())
+    return rows
 
 
 def tails(cache: Cache, count: int, length: int) -> list[list[int]]:
@@ -55,7 +63,7 @@ def tails(cache: Cache, count: int, length: int) -> list[list[int]]:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_of_a_batch_are_those_of_each_alone(cache: Cache, prompt: int, walks: int, threads: int) -> None:
     ids, more = story(cache, prompt), tails(cache, walks, 6)
-    expected = [alone(cache, ids, tail) for tail in more]
+    expected = each_alone(cache, ids, more)
     read(cache, ids)
     numbers = [cache.begin_sequence() for _ in more]
     for step in range(6):
@@ -178,7 +186,7 @@ def test_no_sequence_left(cache: Cache) -> None:
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int) -> None:
     ids, more = story(cache, 40), tails(cache, 5, 3)
-    expected = [alone(cache, ids, tail) for tail in more]
+    expected = each_alone(cache, ids, more)
     read(cache, ids)
     numbers = [cache.begin_sequence() for _ in more]
     batches = CacheSource(cache, ThreadTuner(1), Generate([]), Learned())

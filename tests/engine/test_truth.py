@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_raw_numbers(drawn: list[tuple[NDArray[np.float32], Token]], session: Mo
         p = softmax(row)
         assert token.logit == logits[token.id]
         assert token.logprob == pytest.approx(np.log(p[token.id]), abs=1e-5)
-        assert token.rank == sorted(row, reverse=True).index(row[token.id])
+        assert token.rank == (row > row[token.id]).sum()
         assert token.entropy == pytest.approx(-(p * np.log2(p, where=p > 0, out=np.zeros_like(p))).sum(), abs=1e-5)
         assert token.p_end == pytest.approx(p[session.model.end_ids].sum(), rel=1e-5, abs=1e-9)
 
@@ -70,44 +71,55 @@ def test_candidates_are_the_highest_logits_in_order(drawn: list[tuple[NDArray[np
             )  # whose logarithms round the last bit their own way
 
 
-def reference(
-    row: Row, settings: SamplerSettings, past: list[int]
-) -> tuple[dict[str, set[int]], dict[int, float], float]:
-    """Every stage in float64: ids alive after it, the final probabilities, and how near the nearest border was."""
-    logits = dict(enumerate(row.tolist()))
+class Expected(NamedTuple):
+    """What each stage leaves: so many of the first ids in `order`, and the last one these with their probabilities; and how
+    near the nearest border was."""
+
+    order: NDArray[np.intp]
+    survivors: dict[str, int]
+    probabilities: Row
+    margin: float
+
+    def cut_by(self, token: int) -> str | None:
+        """The stage that removed a token."""
+        (place,) = np.flatnonzero(self.order == token)
+        return next((name for name, count in self.survivors.items() if place >= count), None)
+
+
+def reference(row: Row, settings: SamplerSettings, past: list[int]) -> Expected:
+    """Compute every stage in float64."""
+    logits = row.copy()
     recent = past[-settings.repeat_last_n :] if settings.repeat_last_n else []
     for token in set(recent):
         count, value = recent.count(token), logits[token]
         value = value * settings.repeat_penalty if value <= 0 else value / settings.repeat_penalty
         logits[token] = value - count * settings.frequency_penalty - settings.presence_penalty
-    alive = {"penalties": set(logits)}
-    margin = np.inf
-    order = sorted(logits, key=lambda i: -logits[i])
-    if 0 < settings.top_k < len(order):
-        margin = min(margin, logits[order[settings.top_k - 1]] - logits[order[settings.top_k]])
-        order = order[: settings.top_k]
-    alive["top_k"] = set(order)
-    values = np.array([logits[i] for i in order])
+    order = np.argsort(-logits, kind="stable")
+    values = logits[order]
+    count, margin = len(order), np.inf
+    survivors = {"penalties": count}
+    if 0 < settings.top_k < count:
+        count = settings.top_k
+        margin = min(margin, values[count - 1] - values[count])
+    survivors["top_k"] = count
     if settings.top_p < 1:
-        reached = np.cumsum(softmax(values))
-        count = int(np.searchsorted(reached, settings.top_p - 1e-15) + 1)
+        reached = np.cumsum(softmax(values[:count]))
         # llama.cpp sums in float32, one after the other: over a whole vocabulary that is off by up to 1e-4.
-        blur = 50 if len(order) > 1000 else 1
+        blur = 50 if count > 1000 else 1
         margin = min(margin, float(np.abs(reached - settings.top_p).min()) / blur)
-        order = order[: min(count, len(order))]
-    alive["top_p"] = set(order)
+        count = min(int(np.searchsorted(reached, settings.top_p - 1e-15) + 1), count)
+    survivors["top_p"] = count
     if settings.min_p > 0:
-        border = logits[order[0]] + np.log(settings.min_p)
-        margin = min(margin, min(abs(logits[i] - border) for i in order))
-        order = [i for i in order if logits[i] >= border] or order[:1]
-    alive["min_p"] = set(order)
+        border = values[0] + np.log(settings.min_p)
+        margin = min(margin, float(np.abs(values[:count] - border).min()))
+        count = int((values[:count] >= border).sum()) or 1
+    survivors["min_p"] = count
     if settings.temperature <= 0:
-        if len(order) > 1:
-            margin = min(margin, logits[order[0]] - logits[order[1]])
-        order = order[:1]
-    alive["temperature"] = set(order)
-    scaled = np.array([logits[i] for i in order]) / (settings.temperature or 1.0)
-    return alive, dict(zip(order, softmax(scaled).tolist(), strict=True)), margin
+        if count > 1:
+            margin = min(margin, values[0] - values[1])
+        count = 1
+    survivors["temperature"] = count
+    return Expected(order, survivors, softmax(values[:count] / (settings.temperature or 1.0)), margin)
 
 
 def random_settings(rng: np.random.Generator) -> SamplerSettings:
@@ -136,22 +148,22 @@ def test_stages_against_float64(
         logits, _ = drawn[trial % len(drawn)]
         past = [token.id for _, token in drawn][: trial % 50] + rng.integers(0, 49152, trial % 7).tolist()
         settings = random_settings(rng)
-        alive, probabilities, margin = reference(logits.astype(np.float64), settings, past)
-        if margin < 2e-5:  # float32 may fall on the other side of a border as near as this
+        expected = reference(logits.astype(np.float64), settings, past)
+        if expected.margin < 2e-5:  # float32 may fall on the other side of a border as near as this
             continue
         compared += 1
         chain = Chain(settings, session.model.n_vocab, past)
         step = observer.draw(logits, chain, seed=trial, step=trial)
         chain.close()
-        assert {s.name: s.survivors for s in step.stages} == {n: len(ids) for n, ids in alive.items()} | {"dice": 1}
+        assert {s.name: s.survivors for s in step.stages} == expected.survivors | {"dice": 1}
+        left = expected.order[: len(expected.probabilities)].astype(np.int32)
+        probabilities = dict(zip(left.tolist(), expected.probabilities.tolist(), strict=True))
         assert step.probability == pytest.approx(probabilities[step.id], rel=2e-5)
         for candidate in step.candidates:
             assert candidate.probability == pytest.approx(probabilities.get(candidate.id, 0.0), rel=2e-5, abs=1e-9)
-            cut = next((name for name, ids in alive.items() if candidate.id not in ids), None)
-            assert candidate.removed_by == cut, (settings, candidate)
-        order = np.array(list(probabilities), np.int32)
-        scores = np.log(list(probabilities.values())) + dice.draw_gumbel(trial, trial, order)
-        assert step.id == order[scores.argmax()]
+            assert candidate.removed_by == expected.cut_by(candidate.id), (settings, candidate)
+        scores = np.log(expected.probabilities) + dice.draw_gumbel(trial, trial, left)
+        assert step.id == left[scores.argmax()]
     assert compared > 300
 
 

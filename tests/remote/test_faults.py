@@ -145,7 +145,7 @@ def test_silence_ends_and_a_cancel_does_at_once(
 
 
 def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:
-    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
+    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 4)
     twin.forgets = True
     came, error = as_far_as_it_goes(on_twin, ask_for(ids, TUNING.samplers(), TUNING.conditions(), 1))
     assert 0 < len(came) <= 3

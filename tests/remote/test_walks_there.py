@@ -65,7 +65,7 @@ def test_each_walk_is_what_its_seed_gives_alone(on_twin: ServerSession, twin: Tw
     assert isinstance(stream[-1], WalksFinished)
     assert stream[-1].tokens == sum(end(stream, one.number).tokens for one in walks)
     at_once = [len(body["prompt"]) for body in twin.completions() if isinstance(body["prompt"][0], list)]
-    assert set(at_once) == ({3, 4} if slots == 4 else set())  # the one that looks at all tokens is asked for by itself
+    assert max(at_once, default=0) == (4 if slots == 4 else 0)  # those that look at all tokens are asked for alone
 
 
 def test_slots_that_lose_what_they_hold_are_noticed_while_tokens_are_drawn(

@@ -36,8 +36,8 @@ def test_stages_are_moved_and_turned_on_while_it_writes_and_all_of_it_is_replaye
     assert {"dry", "xtc", "top_h", "mirostat", "adaptive"} <= {*knobs(terminal)}
     terminal.keys("v", "m", "shift+up", "shift+up")
     terminal.wait(lambda: knobs(terminal)[:5] == ["bias", "repeat", "min_p", "top_k", "top_p"])
+    terminal.wait("order: min_p before")  # before the reply has scrolled it away
     goes_on(terminal)
-    terminal.wait("order: min_p before")
     terminal.keys("c", "0.9", "enter")
     goes_on(terminal)
     terminal.keys("o", "2", "enter")
@@ -78,6 +78,6 @@ def test_a_stage_is_dragged_while_it_writes(open_terminal: Open) -> None:
     for button, at, end in ((0, y, "M"), (32, y - 1, "M"), (32, top, "M"), (0, top, "m")):
         terminal.keys(f"\x1b[<{button};{x + 4};{at + 1}{end}")
     terminal.wait(lambda: knobs(terminal)[:4] == ["repeat", "min_p", "top_k", "top_p"])
+    terminal.wait("order: min_p before")  # before the reply has scrolled it away
     goes_on(terminal)
-    terminal.wait("order: min_p before")
     stop(terminal)

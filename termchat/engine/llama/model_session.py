@@ -166,11 +166,11 @@ class ModelSession(ModelQueries):
         else:
             self._group = cells
         for events in scheduler.records(poll, wait):
-            yield events
             if alone:
                 for event in events:
                     if isinstance(event, Token):
                         scorer.keep_row(event.id)
+            yield events  # and questions may be asked about them
 
     def keep_reply(self, number: int) -> Kept:
         """Make a reply of the last group the main sequence; see `Keep`.
