@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import dataclasses
@@ -9,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,7 @@ from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
+    from termchat.lessons.lesson import Lesson
 
 
 def start(
@@ -114,6 +117,26 @@ def build(
         lesson=lesson,
         big=config.big,
     )
+
+
+def play_unseen(
+    config: Settings,
+    lesson: Lesson,
+    *,
+    size: tuple[int, int] = (100, 30),
+    say: Callable[[str], object] = lambda _: None,
+) -> list[str]:
+    """Play a lesson with the configured model in an app without a terminal, and keep nothing of it; return what went wrong."""
+    from termchat.tui.lessons.autoplay import play_lesson
+
+    async def play(app: TermchatApp) -> list[str]:
+        async with app.run_test(size=size):
+            return await play_lesson(app.learning, lesson, say)
+
+    with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
+        app = build(config, file=Path(folder) / "sessions.db")
+        app.learning.folder = Path(folder)
+        return asyncio.run(play(app))
 
 
 def _open_store(notices: list[Notice], file: Path) -> Store:

@@ -174,7 +174,6 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     started = time.monotonic()
     monkeypatch.setattr(playing, "monotonic", lambda: started + (time.monotonic() - started) * 20)
     monkeypatch.setattr(demo_app, "STEPS", [step._replace(pause=0.0, pace=0.0) for step in demo_app.STEPS])
-    monkeypatch.setattr(demo_app, "_LETTER", 0.0)
     demo, refused = Watched(), []
     app = build(settings.load({}, {}, tmp_path / "none"), demo, tmp_path, theme="dark")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -1,4 +1,6 @@
-"""Every lesson of the course is played by its deeds, by somebody who only presses the keys that the strip names."""
+"""Every lesson of the course works on the real model, with all that it says; in a terminal, some are played by somebody who
+only presses the keys that the strip names.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-from termchat.config.settings import load
+from termchat.config.settings import Settings, load
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import COURSE, read_shelf
-from termchat.tui.lesson_robot import play
+from termchat.tui.app import TermchatApp
+from termchat.tui.lessons.autoplay import play_lesson
 from termchat.tui.lessons.lesson_words import lesson_names
+from termchat.tui.screen.bottom_bar import BottomBar
+from termchat.tui.start import build, play_unseen
 from tests.tui.made_lessons import FIRST
 from tests.whole.chat_steps import FLAGS, Open, ready
 from tests.whole.terminal import Terminal
@@ -126,10 +131,11 @@ class Variant(NamedTuple):
     is_plain: bool = False
 
 
+OTHERWISE = "other keys, no colours, plain glyphs"
 VARIANTS = {
     "120x40": Variant(120, 40),
     "80x24": Variant(80, 24),
-    "other keys, no colours, plain glyphs": Variant(80, 24, "ctrl+x", "ctrl+j", is_plain=True),
+    OTHERWISE: Variant(80, 24, "ctrl+x", "ctrl+j", is_plain=True),
 }
 OTHER_KEYS = """[keys]
 tune = "ctrl+k"
@@ -141,11 +147,37 @@ answer = ""
 """
 
 
-@pytest.mark.parametrize(("id", "name"), zip(LESSONS, cycle(VARIANTS), strict=False))
+def settings() -> Settings:
+    return load({"threads": 1, "context": 2048}, {}, Path("/none"))
+
+
+@pytest.mark.parametrize(("id", "size"), zip(LESSONS, cycle([(120, 40), (80, 24)]), strict=False))
+async def test_a_lesson_works_and_what_it_says_of_the_model_is_so(
+    tmp_path: Path, id: str, size: tuple[int, int]
+) -> None:
+    app = build(settings(), file=tmp_path / "sessions.db")
+    app.learning.folder = tmp_path
+    async with app.run_test(size=size):
+        assert await play_lesson(app.learning, LESSONS[id], lambda _: has_room(app)) == []
+
+
+def has_room(app: TermchatApp) -> None:
+    """Nothing is pushed off the screen: the strip is short, or has taken rows that are empty, and leaves some."""
+    strip, screen = app.learning.strip, app.learning.screen
+    assert strip is not None
+    transcript, bottom, height = screen.transcript, screen.query_one(BottomBar).region, screen.size.height
+    if not bottom.height:  # as the lesson begins
+        return
+    assert 2 <= len(strip.drawn) <= max(8, height // 2)
+    if len(strip.drawn) > 8 and transcript.display:
+        assert transcript.virtual_size.height <= transcript.size.height
+    assert bottom.bottom == height
+
+
+@pytest.mark.parametrize(("id", "name"), [("temperature", "120x40"), ("tokens", "80x24"), ("loop", OTHERWISE)])
 def test_a_lesson_is_played_and_the_readers_chat_comes_back(
     open_terminal: Open, tmp_path: Path, id: str, name: str
 ) -> None:
-    """Variants are dealt over the lessons in turn, so that each is played in several."""
     variant = VARIANTS[name]
     environment = {"NO_COLOR": "1", "LANG": "C", "LC_ALL": "C"} if variant.is_plain else {}
     if variant.is_plain:
@@ -215,12 +247,11 @@ def test_the_robot_tells_which_step_fails_and_why(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(wrong)
     (lesson,) = read_shelf([tmp_path], lesson_names()).lessons
     steps: list[str] = []
-    settings = load({"threads": 1, "context": 2048}, {}, tmp_path / "none")
-    assert play(settings, lesson, say=steps.append) == ["step 1 (line 14): not met: temperature == 0"]
+    assert play_unseen(settings(), lesson, say=steps.append) == ["step 1 (line 14): not met: temperature == 0"]
     assert steps == ["step 1 of 3"]
 
 
 def test_the_robot_plays_a_lesson_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(FIRST)
     (lesson,) = read_shelf([tmp_path], lesson_names()).lessons
-    assert play(load({"threads": 1, "context": 2048}, {}, tmp_path / "none"), lesson, size=(80, 24)) == []
+    assert play_unseen(settings(), lesson, size=(80, 24)) == []

@@ -1,20 +1,28 @@
-"""Does a step for the reader on the real screen, by the keys and commands that a reader would use."""
+"""Does a step for the reader on the real screen, by the keys and commands that a reader would use; and plays a whole lesson so,
+to see whether every step passes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from textual import events
 
-from termchat.lessons.lesson import Deed
+from termchat.chat.service import Chat
+from termchat.lessons.lesson import Deed, Lesson
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of
 from termchat.tui.lessons.lesson_words import find_keys
 
-_LOOK = 0.05
+if TYPE_CHECKING:
+    from termchat.tui.lessons.learning import Learning
+
+_LOOK = 0.02
 _IDLE_LOOKS = 3
 _PATIENCE = 600.0
 """Seconds in which what runs must have ended."""
@@ -26,6 +34,8 @@ _ROW = 200
 """Cells of a row of a list, so that nothing of it is cut."""
 _WAYS_OUT = 6
 """Presses of Esc that lead back to the composer from anywhere."""
+_LOADING, _DEEDS, _RESULT = 300.0, 600.0, 5.0
+"""Seconds in which a model must be there, in which deeds must be done, and in which what they came to must be seen."""
 
 
 class DeedFailed(Exception):
@@ -33,13 +43,14 @@ class DeedFailed(Exception):
 
 
 class Autoplay:
-    """Does deeds on the screen of a chat."""
+    """Does deeds on the screen of a chat. `key` is the one that was pressed last, as the app gets it."""
 
     def __init__(self, context: ScreenContext) -> None:
         self._context, self._app, self._chat = context, context.app, context.chat
+        self.key: events.Key | None = None
 
-    async def do(self, deeds: tuple[Deed, ...]) -> None:
-        """Do all of them, in order.
+    async def do(self, deeds: tuple[Deed, ...], pace: float = 0.0) -> None:
+        """Do all of them, in order, with `pace` seconds after each key, and a fifth of that after each letter of a text.
 
         Raises:
             DeedFailed: one of them cannot be done; those before it are.
@@ -52,9 +63,9 @@ class Autoplay:
                 case "press":
                     await self._press_bound(deed.what)
                 case "keys":
-                    await self._press(*deed.what.split())
+                    await self._press(*deed.what.split(), pace=pace)
                 case "type":
-                    await self._press(*deed.what)
+                    await self._press(*deed.what, pace=pace / 5)
                 case "say":
                     await self._focus_composer()
                     self._context.composer.put(deed.what)
@@ -65,7 +76,7 @@ class Autoplay:
                 case "command":
                     await self._run_command(deed.what)
             await asyncio.sleep(_LOOK)
-            if paused:
+            if paused and deed.kind != "wait":
                 await self._wait_for_step(before)
 
     async def rest(self) -> None:
@@ -112,22 +123,23 @@ class Autoplay:
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 
-    async def _press(self, *keys: str) -> None:
+    async def _press(self, *keys: str, pace: float = 0.0) -> None:
         """Press keys by name, as they come from the terminal, each once the app has handled the one before."""
         for key in keys:
             character = key if len(key) == 1 else {"space": " "}.get(key)
-            name = "space" if key == " " else key_of(key) if len(key) == 1 else key
-            event = events.Key(name, character)
-            self._app.post_message(event)
-            await asyncio.sleep(0)
+            self.key = events.Key("space" if key == " " else key_of(key) if len(key) == 1 else key, character)
+            self._app.post_message(self.key)
             await self._settle()
+            if pace:
+                await asyncio.sleep(pace)
 
     async def _settle(self) -> None:
         """Wait until the app has handled every key."""
-        end = monotonic() + _TAKEN
-        await asyncio.sleep(0.02)
+        came, end = asyncio.Event(), monotonic() + _TAKEN
+        self._app.call_later(came.set)
+        await came.wait()
         while getattr(self._app, "typing", False) and monotonic() < end:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
         self._context.tick()
 
     async def _focus_composer(self) -> None:
@@ -197,3 +209,49 @@ class Autoplay:
         if not self._context.composer.commands(command):
             raise DeedFailed(f"{command} is not a command")
         await self._settle()
+
+
+async def play_lesson(learning: Learning, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
+    """Play a lesson in an app that runs, by its deeds; return what went wrong, and what its steps claim that is not so."""
+    chat = learning.screen.chat
+    if not await _wait(chat, lambda: chat.phase == "idle", _LOADING):
+        why = chat.failure
+        return [f"{why.message}{'; ' + why.hint if why.hint else ''}" if why is not None else "no model is loaded"]
+    if (refused := learning.refusal(lesson)) is not None:
+        return [f"{refused.message}; {refused.hint}"]
+    learning.begin(lesson, anew=True)
+    await _wait(chat, lambda: learning.strip is not None and learning.strip.begun, _RESULT)
+    strip, problems = learning.strip, list[str]()
+    if strip is None:
+        return ["the lesson does not begin"]
+    playing, chat = strip.playing, learning.screen.chat
+    while not playing.finished and not problems:
+        at, step = playing.step, playing.current
+        early = "; its check holds before anything is done" if playing.already else ""
+        say(f"step {playing.number} of {len(lesson.steps)}{early}")
+        if not strip.passes(at):
+            strip.action_do()
+        done = await _wait(chat, lambda: not strip.doing, _DEEDS)
+        if not done or strip.note:
+            problem = strip.note or "its deeds do not end"
+        elif await _wait(chat, lambda at=at: strip.passes(at), _RESULT):  # type: ignore[misc]
+            continue
+        elif unmet := [check.written for check in step.checks if not check.holds(strip.facts)]:
+            problem = f"not met: {'; '.join(unmet)}"
+        else:
+            problem = "its question waits" if playing.asks is not None else "its check holds before anything is done"
+        problems.append(f"step {at + 1}{f' (line {step.line})' if step.line else ''}: {problem}")
+    if playing.missed:
+        problems.append(f"what it says is not so with this model: {'; '.join(playing.missed)}")
+    learning.leave()
+    return problems
+
+
+async def _wait(chat: Chat, condition: Callable[[], object], seconds: float) -> bool:
+    """Wait until a condition holds, the chat failed, or time is over; return whether it holds."""
+    end = monotonic() + seconds
+    while not condition():
+        if monotonic() > end or chat.phase == "failed":
+            return bool(condition())
+        await asyncio.sleep(_LOOK)
+    return True
