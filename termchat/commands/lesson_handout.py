@@ -49,7 +49,7 @@ class HandoutReply(NamedTuple):
     figures: str
 
 
-class Block(NamedTuple):
+class HandoutBlock(NamedTuple):
     """A paragraph of a handout, set as its kind is. `more` is what stands beside the text: the number of a step or of its
     picture, the guess, the message of a reply, the name of a label, and the sentence of a term."""
 
@@ -64,28 +64,28 @@ def handout_of(
     key_of: KeyOf,
     replies: Sequence[HandoutReply] = (),
     pictures: Path | None = None,
-) -> list[Block]:
+) -> list[HandoutBlock]:
     """List the blocks of a lesson; `pictures` is the folder where the screen of each step may be kept."""
     guesses = {guess.step: guess for guess in state.guesses}
     folder = (pictures or paths.lesson_pictures_folder()) / lesson.id
     standing = f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
-    blocks = [Block("lesson", lesson.title), Block("small", "done" if state.done else standing)]
+    blocks = [HandoutBlock("lesson", lesson.title), HandoutBlock("small", "done" if state.done else standing)]
     for at, step in enumerate(lesson.steps):
-        blocks.append(Block("step", step.text.fill_keys(key_of), str(at + 1)))
+        blocks.append(HandoutBlock("step", step.text.fill_keys(key_of), str(at + 1)))
         if step.question is not None:
             guess = _describe_guess(step.question, guesses[at], key_of) if at in guesses else ""
-            blocks.append(Block("question", step.question.ask.fill_keys(key_of), guess))
+            blocks.append(HandoutBlock("question", step.question.ask.fill_keys(key_of), guess))
         if step.notes:
-            blocks.append(Block("note", step.notes.fill_keys(key_of)))
-        blocks.append(Block("picture", str(folder / f"{at + 1:02}.svg"), str(at + 1)))
+            blocks.append(HandoutBlock("note", step.notes.fill_keys(key_of)))
+        blocks.append(HandoutBlock("picture", str(folder / f"{at + 1:02}.svg"), str(at + 1)))
     if replies:
-        blocks.append(Block("heading", "Your results"))
+        blocks.append(HandoutBlock("heading", "Your results"))
     for reply in replies:
-        blocks += [Block("reply", reply.reply, reply.message), Block("small", reply.figures)]
-    blocks.append(Block("label", lesson.learned.fill_keys(key_of), "Learned"))
+        blocks += [HandoutBlock("reply", reply.reply, reply.message), HandoutBlock("small", reply.figures)]
+    blocks.append(HandoutBlock("label", lesson.learned.fill_keys(key_of), "Learned"))
     if lesson.next:
-        blocks.append(Block("label", lesson.next.fill_keys(key_of), "Next"))
-    return [*blocks, *(Block("term", term, find(term).text) for term in lesson.terms if is_term(term))]
+        blocks.append(HandoutBlock("label", lesson.next.fill_keys(key_of), "Next"))
+    return [*blocks, *(HandoutBlock("term", term, find(term).text) for term in lesson.terms if is_term(term))]
 
 
 def _describe_guess(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
@@ -154,7 +154,7 @@ def _best(best: Ranked, group: ReplyGroup, count: int) -> str:
     return f"the best of {of}" + (f", score {best.score:.2f}" if best.score is not None else "")
 
 
-def write(file: Path, lessons: Sequence[Sequence[Block]], *, replace: bool = False) -> list[Path]:
+def write(file: Path, lessons: Sequence[Sequence[HandoutBlock]], *, replace: bool = False) -> list[Path]:
     """Write the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
     Returns what was written.
 
@@ -197,7 +197,7 @@ def write(file: Path, lessons: Sequence[Sequence[Block]], *, replace: bool = Fal
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def _render_markdown(blocks: Sequence[Block], sources: Mapping[str, str]) -> Iterator[str]:
+def _render_markdown(blocks: Sequence[HandoutBlock], sources: Mapping[str, str]) -> Iterator[str]:
     yield f"# {_TITLE}"
     for kind, text, more in blocks:
         yield ""
@@ -260,7 +260,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f4;padding:.7rem
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def _render_html(blocks: Sequence[Block], sources: Mapping[str, str]) -> Iterator[str]:
+def _render_html(blocks: Sequence[HandoutBlock], sources: Mapping[str, str]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'

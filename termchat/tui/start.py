@@ -127,11 +127,10 @@ def play_unseen(
     say: Callable[[str], object] = lambda _: None,
 ) -> list[str]:
     """Play a lesson with the configured model in an app without a terminal, and keep nothing of it; return what went wrong."""
-    from termchat.tui.lessons.autoplay import play_lesson
 
     async def play(app: TermchatApp) -> list[str]:
         async with app.run_test(size=size):
-            return await play_lesson(app.learning, lesson, say)
+            return await app.learning.play(lesson, say)
 
     with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
         app = build(config, file=Path(folder) / "sessions.db")

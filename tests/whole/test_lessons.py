@@ -15,7 +15,6 @@ from termchat.config.settings import Settings, load
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.autoplay import play_lesson
 from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.start import build, play_unseen
@@ -158,7 +157,7 @@ async def test_a_lesson_works_and_what_it_says_of_the_model_is_so(
     app = build(settings(), file=tmp_path / "sessions.db")
     app.learning.folder = tmp_path
     async with app.run_test(size=size):
-        assert await play_lesson(app.learning, LESSONS[id], lambda _: has_room(app)) == []
+        assert await app.learning.play(LESSONS[id], lambda _: has_room(app)) == []
 
 
 def has_room(app: TermchatApp) -> None:

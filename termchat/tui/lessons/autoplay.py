@@ -1,26 +1,18 @@
-"""Does a step for the reader on the real screen, by the keys and commands that a reader would use; and plays a whole lesson so,
-to see whether every step passes.
-"""
+"""Does a step for the reader on the real screen, by the keys and commands that a reader would use."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from textual import events
 
-from termchat.chat.service import Chat
-from termchat.lessons.lesson import Deed, Lesson
+from termchat.lessons.lesson import Deed
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of
 from termchat.tui.lessons.lesson_words import find_keys
-
-if TYPE_CHECKING:
-    from termchat.tui.lessons.learning import Learning
 
 _LOOK = 0.02
 _IDLE_LOOKS = 3
@@ -34,8 +26,6 @@ _ROW = 200
 """Cells of a row of a list, so that nothing of it is cut."""
 _WAYS_OUT = 6
 """Presses of Esc that lead back to the composer from anywhere."""
-_LOADING, _DEEDS, _RESULT = 300.0, 600.0, 5.0
-"""Seconds in which a model must be there, in which deeds must be done, and in which what they came to must be seen."""
 
 
 class DeedFailed(Exception):
@@ -209,49 +199,3 @@ class Autoplay:
         if not self._context.composer.commands(command):
             raise DeedFailed(f"{command} is not a command")
         await self._settle()
-
-
-async def play_lesson(learning: Learning, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Play a lesson in an app that runs, by its deeds; return what went wrong, and what its steps claim that is not so."""
-    chat = learning.screen.chat
-    if not await _wait(chat, lambda: chat.phase == "idle", _LOADING):
-        why = chat.failure
-        return [f"{why.message}{'; ' + why.hint if why.hint else ''}" if why is not None else "no model is loaded"]
-    if (refused := learning.refusal(lesson)) is not None:
-        return [f"{refused.message}; {refused.hint}"]
-    learning.begin(lesson, anew=True)
-    await _wait(chat, lambda: learning.strip is not None and learning.strip.begun, _RESULT)
-    strip, problems = learning.strip, list[str]()
-    if strip is None:
-        return ["the lesson does not begin"]
-    playing, chat = strip.playing, learning.screen.chat
-    while not playing.finished and not problems:
-        at, step = playing.step, playing.current
-        early = "; its check holds before anything is done" if playing.already else ""
-        say(f"step {playing.number} of {len(lesson.steps)}{early}")
-        if not strip.passes(at):
-            strip.action_do()
-        done = await _wait(chat, lambda: not strip.doing, _DEEDS)
-        if not done or strip.note:
-            problem = strip.note or "its deeds do not end"
-        elif await _wait(chat, lambda at=at: strip.passes(at), _RESULT):  # type: ignore[misc]
-            continue
-        elif unmet := [check.written for check in step.checks if not check.holds(strip.facts)]:
-            problem = f"not met: {'; '.join(unmet)}"
-        else:
-            problem = "its question waits" if playing.asks is not None else "its check holds before anything is done"
-        problems.append(f"step {at + 1}{f' (line {step.line})' if step.line else ''}: {problem}")
-    if playing.missed:
-        problems.append(f"what it says is not so with this model: {'; '.join(playing.missed)}")
-    learning.leave()
-    return problems
-
-
-async def _wait(chat: Chat, condition: Callable[[], object], seconds: float) -> bool:
-    """Wait until a condition holds, the chat failed, or time is over; return whether it holds."""
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end or chat.phase == "failed":
-            return bool(condition())
-        await asyncio.sleep(_LOOK)
-    return True

@@ -1,35 +1,33 @@
-"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, leaves it, and keeps how far
-the reader is in each.
+"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, leaves it, and plays one by
+its deeds, to see whether every step passes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
-from functools import cached_property
-from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from termchat import atomic, paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Choice
-from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lists.gather import Models, SessionList
 from termchat.tui.screen.screen import ChatScreen
 
 if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
     from termchat.lessons.lesson import Lesson
-    from termchat.lessons.playing import LessonProgress, LessonState, Playing
-    from termchat.tui.demo.engine import DemoEngine
+    from termchat.lessons.playing import LessonState
     from termchat.tui.lessons.lesson_screen import LessonScreen, LessonStrip
 
+_LOOK = 0.02
+_LOADING, _DEEDS, _RESULT = 300.0, 600.0, 5.0
+"""Seconds in which a model must be there, in which deeds must be done, and in which what they came to must be seen."""
 
-class Learning:
+
+class Learning(LessonKeeping):
     """Lists lessons, and has one of them played at a time.
 
     Args:
@@ -51,11 +49,7 @@ class Learning:
         *,
         big: bool = False,
     ) -> None:
-        self.own, self.big = own, big
-        self.unfolded: bool | None = None
-        """Whether the reader wants all of a step's text; None as long as nothing was said."""
-        self.folder: Path | None = None
-        """Where progress is kept instead of the user's own files; no pictures are kept then."""
+        super().__init__(own, big=big)
         self._options, self._models, self._sessions, self._attach = options, models, sessions, attach
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
@@ -199,8 +193,6 @@ class Learning:
                 getattr(strip, f"action_{what}")(*arguments)
 
     def leave(self, *notices: Notice, strip: object = None) -> None:
-        """Leave the lesson (of that strip, if it is still played): the reader's own chat is shown again, or the one that was
-        opened in the lesson. The notices are shown there."""
         if self._screen is None or strip not in (None, self.strip):
             return
         chat = self._screen.chat
@@ -223,51 +215,50 @@ class Learning:
             self.own.app.pop_screen()
             self._models.end_lesson()
 
-    # --- what is kept ---------------------------------------------------------------------------------------------------
+    # --- a lesson that plays itself ------------------------------------------------------------------------------------
 
-    @property
-    def recording(self) -> DemoEngine | None:
-        """The recording that answers in place of a model."""
-        from termchat.tui.demo.engine import DemoEngine
+    async def play(self, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
+        """Play a lesson by its deeds; return what went wrong, and what its steps claim that is not so."""
+        chat = self.own.chat
+        if not await self._wait(lambda: chat.phase == "idle", _LOADING):
+            why = chat.failure
+            return [f"{why.message}{'; ' + why.hint if why.hint else ''}" if why is not None else "no model is loaded"]
+        if (refused := self.refusal(lesson)) is not None:
+            return [f"{refused.message}; {refused.hint}"]
+        self.begin(lesson, anew=True)
+        await self._wait(lambda: self.strip is not None and self.strip.begun, _RESULT)
+        strip, problems = self.strip, list[str]()
+        if strip is None:
+            return ["the lesson does not begin"]
+        playing = strip.playing
+        while not playing.finished and not problems:
+            at, step = playing.step, playing.current
+            early = "; its check holds before anything is done" if playing.already else ""
+            say(f"step {playing.number} of {len(lesson.steps)}{early}")
+            if not strip.passes(at):
+                strip.action_do()
+            done = await self._wait(lambda: not strip.doing, _DEEDS)
+            if not done or strip.note:
+                problem = strip.note or "its deeds do not end"
+            elif await self._wait(lambda at=at: strip.passes(at), _RESULT):  # type: ignore[misc]
+                continue
+            elif unmet := [check.written for check in step.checks if not check.holds(strip.facts)]:
+                problem = f"not met: {'; '.join(unmet)}"
+            else:
+                problem = (
+                    "its question waits" if playing.asks is not None else "its check holds before anything is done"
+                )
+            problems.append(f"step {at + 1}{f' (line {step.line})' if step.line else ''}: {problem}")
+        if playing.missed:
+            problems.append(f"what it says is not so with this model: {'; '.join(playing.missed)}")
+        self.leave()
+        return problems
 
-        engine = self.own.chat.engine
-        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
-
-    def refusal(self, lesson: Lesson) -> Refused | None:
-        """Tell why a lesson cannot be played here, and which engine could."""
-        if self.recording is not None:
-            if self.recording.has_lesson(lesson.id):
-                return None
-            return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
-        refusals = (self.own.chat.find_refusal(need) for need in lesson.needs)
-        return next((refused for refused in refusals if refused is not None), None)
-
-    @cached_property
-    def progress(self) -> LessonProgress:
-        """How far each lesson is."""
-        from termchat.lessons.playing import LessonProgress
-
-        file = self.folder / "lessons.json" if self.folder is not None else None
-        return LessonProgress(file, lambda problem: self.own.tell(Notice(problem, severity="warning")))
-
-    def keep(self, playing: Playing) -> None:
-        """Keep how far a lesson is."""
-        state = playing.state
-        if self.recording is not None:  # how far the lesson is with a model stays as it is
-            known = self.progress.of(playing.lesson.id)
-            state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
-        self.progress.keep(playing.lesson.id, state)
-
-    def draw_picture(self, lesson: Lesson, step: int) -> None:
-        """Draw the screen as it is, for the handout, and write it in a thread."""
-        if self.folder is not None:
-            return
-        svg = self.own.app.export_screenshot(title=f"{lesson.title}, step {step}")
-        path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
-
-        def write() -> None:
-            with contextlib.suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                atomic.replace(path, svg.encode())
-
-        self.own.run_worker(write, thread=True)
+    async def _wait(self, condition: Callable[[], object], seconds: float) -> bool:
+        """Wait until a condition holds, the chat failed, or time is over; return whether it holds."""
+        end = monotonic() + seconds
+        while not condition():
+            if monotonic() > end or self.screen.chat.phase == "failed":
+                return bool(condition())
+            await asyncio.sleep(_LOOK)
+        return True

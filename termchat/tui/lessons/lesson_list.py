@@ -13,7 +13,7 @@ from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.lessons.learning import Learning
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_words import plain_text
 from termchat.tui.themes.theme_file import Palette
 
@@ -34,7 +34,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
 
     Args:
         shelf: the lessons.
-        learning: knows how far each is, and which cannot be played here.
+        keeping: knows how far each is, and which cannot be played here.
         at: the id of the highlighted lesson.
     """
 
@@ -51,18 +51,18 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         self,
         palette: Palette,
         shelf: Shelf,
-        learning: Learning,
+        keeping: LessonKeeping,
         at: str = "",
     ) -> None:
         super().__init__(palette)
-        self._lessons, self._learning, self._last = shelf.lessons, learning, learning.progress.last
+        self._lessons, self._keeping, self._last = shelf.lessons, keeping, keeping.progress.last
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self._number = ""
         """Digits typed for a lesson's number."""
         self.set_rows([*shelf.lessons, *shelf.broken], self._first(at))
 
     def _state(self, lesson: Lesson) -> LessonState:
-        return self._learning.progress.of(lesson.id)
+        return self._keeping.progress.of(lesson.id)
 
     def _first(self, at: str) -> int:
         """Return the index of that lesson, else of the last one if unfinished, of one unfinished, or of the first not done."""
@@ -76,7 +76,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
     def title_line(self) -> str:
         done = sum(self._state(lesson).done for lesson in self._lessons)
         last = next((f" · › last: {one.title}" for one in self._lessons if one.id == self._last), "")
-        recordings = " · recordings, no model" if self._learning.recording is not None else ""
+        recordings = " · recordings, no model" if self._keeping.recording is not None else ""
         return f"Lessons   {done} of {len(self._lessons)} done{last}{recordings}"
 
     def line(self, row: Lesson | LessonError, width: int, *, chosen: bool) -> Line:
@@ -86,7 +86,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
             return Line(((mark, ACCENT), (" ✗  ", error), (one_line(str(row), width - 5), error)))
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
         progress, ink = (
-            ("not here", MUTED) if self._learning.refusal(row) is not None else progress_words(row, self._state(row))
+            ("not here", MUTED) if self._keeping.refusal(row) is not None else progress_words(row, self._state(row))
         )
         number = column(row.number.lstrip("0") if row.number else "own", _NUMBER - 1, right=True)
         runs: list[Run] = [
@@ -106,7 +106,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         if isinstance(row, LessonError):
             problems = [line for problem in row.problems for line in prose(str(problem), width)]
             return [*prose(home(row.path), width, STRONG), *problems][:height]
-        state, refused = self._state(row), self._learning.refusal(row)
+        state, refused = self._state(row), self._keeping.refusal(row)
         progress, _ = progress_words(row, state)
         before = "done before" if state.done and state.step else ""
         facts = filter(None, [f"{len(row.steps)} steps", f"{row.minutes} min", progress, before])
@@ -123,7 +123,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
 
     def hints(self) -> KeyHints:
         lesson = self.row
-        if not isinstance(lesson, Lesson) or self._learning.refusal(lesson) is not None:
+        if not isinstance(lesson, Lesson) or self._keeping.refusal(lesson) is not None:
             return ("list-up", "selects"), ("close", "closes")
         if self._state(lesson).step:
             begin: KeyHints = (("lessons-begin", "resumes"), ("lessons-anew", "from the start"))
@@ -149,7 +149,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         lesson = self.row
         if not isinstance(lesson, Lesson):
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif (refused := self._learning.refusal(lesson)) is not None:
+        elif (refused := self._keeping.refusal(lesson)) is not None:
             self.say(f"{refused.message}; {refused.hint}")
         else:
             self.dismiss((lesson, anew))

@@ -27,7 +27,7 @@ from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.autoplay import Autoplay, DeedFailed
-from termchat.tui.lessons.learning import Learning
+from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_words import plain_text, rows_for, strip_lines
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
@@ -63,7 +63,7 @@ class LessonStrip(Slip, can_focus=True):
     It has the keyboard (is `open`) only between the key that leads to it and the next one.
 
     Args:
-        learning: keeps how far the lesson is.
+        keeping: keeps how far the lesson is.
         shown: the screen of the lesson's chat.
         lesson: the lesson to begin, or to resume.
         state: how far it was when it was left.
@@ -72,9 +72,9 @@ class LessonStrip(Slip, can_focus=True):
     GROUND = "panel"
     BINDINGS = [key.binding for key in LESSON]  # noqa: RUF012
 
-    def __init__(self, learning: Learning, shown: ChatScreen, lesson: Lesson, state: LessonState) -> None:
+    def __init__(self, keeping: LessonKeeping, shown: ChatScreen, lesson: Lesson, state: LessonState) -> None:
         super().__init__(id="lesson")
-        self._learning, self._shown, self._chat, self.lesson = learning, shown, shown.chat, lesson
+        self._keeping, self._shown, self._chat, self.lesson = keeping, shown, shown.chat, lesson
         self._wanted, point = state.step, state.resumes
         if point is not None and point.leaf is not None and point.leaf not in self._chat.conversation.nodes:
             point = None  # another chat was begun in the lesson
@@ -103,7 +103,7 @@ class LessonStrip(Slip, can_focus=True):
 
     def begin(self) -> None:
         """Show the first step."""
-        shown, own, opening = self._shown, self._learning.own, self.lesson.opening
+        shown, own, opening = self._shown, self._keeping.own, self.lesson.opening
         self._welcome, self._walks = shown.query_one("#welcome"), shown.query_one(WalksView)
         shown.transcript.looks, shown.panels.page = own.transcript.looks, own.panels.page
         shown.panels.open_like(own.panels)
@@ -182,13 +182,13 @@ class LessonStrip(Slip, can_focus=True):
         self.is_over = True
         if self._doing is not None:
             self._doing.cancel()
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
 
     def _have_left(self, *notices: Notice) -> None:
         """Have the lesson left; the notices are shown in the reader's chat."""
         if not self.is_over:
             self.is_over = True
-            self.app.call_next(self._learning.leave, *notices, strip=self)
+            self.app.call_next(self._keeping.leave, *notices, strip=self)
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
@@ -205,10 +205,10 @@ class LessonStrip(Slip, can_focus=True):
     def _judge_model(self) -> None:
         """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
         model, is_ours = self._model, self.lesson.path.parent == lesson_file.COURSE
-        if (refused := self._learning.refusal(self.lesson)) is not None:
+        if (refused := self._keeping.refusal(self.lesson)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._have_left(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._learning.recording is None:
+        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._keeping.recording is None:
             why = f"with {model.name} some of what they say may be different"
             self._shown.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
@@ -219,7 +219,7 @@ class LessonStrip(Slip, can_focus=True):
         step, finished = self.playing.step, self.playing.finished
         if self.playing.update(self.facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
-                self._learning.draw_picture(self.lesson, step + 1)
+                self._keeping.draw_picture(self.lesson, step + 1)
                 self._begin_step()
             self.show()
         elif (self._is_direct, self.rows, self._awaits()) != self._seen:
@@ -281,7 +281,7 @@ class LessonStrip(Slip, can_focus=True):
         """Draw the strip, and have the screen follow: it lights keys, and says which answer. Keep how far the lesson is."""
         if self.is_over or not self.begun:
             return
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
         self._seen = self._is_direct, self.rows, self._awaits()
         lines = strip_lines(
             self.playing, max(self._shown.size.width - 2, 8), self.rows, note=self._find_note(), typed=self._typed,
@@ -310,11 +310,11 @@ class LessonStrip(Slip, can_focus=True):
     @property
     def _is_whole(self) -> bool:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
-        if self._learning.unfolded is not None:
-            return self._learning.unfolded
+        if self._keeping.unfolded is not None:
+            return self._keeping.unfolded
         height = self._shown.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
-        return self._learning.big and not (hides and self._shown.panels.display)
+        return self._keeping.big and not (hides and self._shown.panels.display)
 
     def _find_note(self) -> str:
         """Find what to say of the state of the step; "" for nothing."""
@@ -541,7 +541,7 @@ class LessonStrip(Slip, can_focus=True):
             self._begin_step()
 
     def action_more(self) -> None:
-        self._learning.unfolded = not self._is_whole
+        self._keeping.unfolded = not self._is_whole
         self.show()
 
 
@@ -551,10 +551,10 @@ class LessonScreen(ChatScreen):
     AUTO_FOCUS = "Composer"
 
     def __init__(
-        self, chat: Chat, palette: Palette, learning: Learning, lesson: Lesson, state: LessonState, **options: Any
+        self, chat: Chat, palette: Palette, keeping: LessonKeeping, lesson: Lesson, state: LessonState, **options: Any
     ) -> None:
         super().__init__(chat, palette, **options)
-        self.strip = LessonStrip(learning, self, lesson, state)
+        self.strip = LessonStrip(keeping, self, lesson, state)
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
