@@ -100,7 +100,7 @@ def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     check_terminal("a lesson", "termchat learn list")
     chosen = read_settings(given)
     if demo:
-        from termchat.tui.demo.player import start as play
+        from termchat.tui.demo_player import start as play
 
         sys.exit(play(chosen, lesson=lesson))
     from termchat.tui.start import start

@@ -18,7 +18,7 @@ from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
-from termchat.tui.demo.player import build
+from termchat.tui.demo_player import build
 from termchat.tui.lessons.lesson_words import lesson_names
 from tests.demo.taping import Taping
 

@@ -27,11 +27,11 @@ from termchat.engine.port import (
     Render,
     ReplyRequest,
 )
+from termchat.tui import demo_player as demo_app
 from termchat.tui.demo import engine as playing
-from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
-from termchat.tui.demo.player import build
+from termchat.tui.demo_player import build
 from termchat.tui.pages.token_answers import why_lines
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal

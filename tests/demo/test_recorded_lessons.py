@@ -18,7 +18,7 @@ from termchat.lessons.playing import LessonState
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
-from termchat.tui.demo.player import DemoApp, build
+from termchat.tui.demo_player import DemoApp, build
 from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.lists.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
