@@ -13,6 +13,7 @@ from termchat import paths
 from termchat.cli import main
 from termchat.lessons.playing import Guess, LessonProgress, LessonState
 from termchat.tui.keys.key import remap
+from termchat.tui.lessons import learning
 from tests.lessons.made_lessons import EXAMPLE
 
 Learn = Callable[..., Result]
@@ -22,6 +23,7 @@ Learn = Callable[..., Result]
 def learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learn]:
     for kind in ("CONFIG", "DATA", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    monkeypatch.setattr(learning, "_RESULT", 1.0)
     yield lambda *args: CliRunner().invoke(main, ["learn", *map(str, args)])
     remap({})  # in a process of its own it would end with that
 

@@ -78,7 +78,7 @@ class Autoplay:
         """
         end = monotonic() + _PATIENCE
         idle = 0
-        while (idle := 0 if self._runs else idle + 1) < _IDLE_LOOKS:
+        while (idle := 0 if self.runs else idle + 1) < _IDLE_LOOKS:
             if monotonic() > end:
                 raise DeedFailed("the reply does not end")
             await asyncio.sleep(_LOOK)
@@ -102,7 +102,8 @@ class Autoplay:
             await asyncio.sleep(0.01)
 
     @property
-    def _runs(self) -> bool:
+    def runs(self) -> bool:
+        """Whether something runs that does not wait for the reader."""
         chat = self._chat
         if getattr(self._app.screen, "gathers", False):  # the list of models, until it is there
             return True

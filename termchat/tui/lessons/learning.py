@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
 
 _LOOK = 0.02
 _LOADING, _DEEDS, _RESULT = 300.0, 600.0, 5.0
-"""Seconds in which a model must be there, in which deeds must be done, and in which what they came to must be seen."""
+"""Seconds in which model and lesson must be there, deeds must be done, and what they came to must be seen."""
 
 
 class Learning(LessonKeeping):
@@ -219,6 +219,8 @@ class Learning(LessonKeeping):
 
     async def play(self, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
         """Play a lesson by its deeds; return what went wrong, and what its steps claim that is not so."""
+        from termchat.tui.lessons.autoplay import Autoplay
+
         chat = self.own.chat
         if not await self._wait(lambda: chat.phase == "idle", _LOADING):
             why = chat.failure
@@ -226,18 +228,18 @@ class Learning(LessonKeeping):
         if (refused := self.refusal(lesson)) is not None:
             return [f"{refused.message}; {refused.hint}"]
         self.begin(lesson, anew=True)
-        await self._wait(lambda: self.strip is not None and self.strip.begun, _RESULT)
+        await self._wait(lambda: self.strip is not None and self.strip.begun, _LOADING)
         strip, problems = self.strip, list[str]()
         if strip is None:
             return ["the lesson does not begin"]
-        playing = strip.playing
+        playing, autoplay = strip.playing, Autoplay(self.screen)
         while not playing.finished and not problems:
             at, step = playing.step, playing.current
             early = "; its check holds before anything is done" if playing.already else ""
             say(f"step {playing.number} of {len(lesson.steps)}{early}")
             if not strip.passes(at):
                 strip.action_do()
-            done = await self._wait(lambda: not strip.doing, _DEEDS)
+            done = await self._wait(lambda: not strip.doing and not autoplay.runs, _DEEDS)
             if not done or strip.note:
                 problem = strip.note or "its deeds do not end"
             elif await self._wait(lambda at=at: strip.passes(at), _RESULT):  # type: ignore[misc]

@@ -18,7 +18,6 @@ from termchat.config.origins import LESSON as FROM_LESSON
 from termchat.conversation.tree import Place
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
-from termchat.lessons import lesson_file
 from termchat.lessons.lesson import Lesson, LessonStep, LessonText
 from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import LessonState, Playing, ResumePoint, truth_of
@@ -38,8 +37,6 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 LOOKS_PER_SECOND = 4
-TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
-"""The model for which the claims of the course hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
 _NUMBER = frozenset("0123456789.,-")
@@ -203,21 +200,20 @@ class LessonStrip(Slip, can_focus=True):
             self._have_left(*(change for change in changes if isinstance(change, Notice)), paused)
 
     def _judge_model(self) -> None:
-        """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
-        model, is_ours = self._model, self.lesson.path.parent == lesson_file.COURSE
+        """Leave where the engine of a new model cannot do what the lesson needs."""
         if (refused := self._keeping.refusal(self.lesson)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._have_left(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._keeping.recording is None:
-            why = f"with {model.name} some of what they say may be different"
-            self._shown.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
     def look(self) -> None:
         """Look at the facts; a few times a second."""
         if self.is_over:
             return
-        step, finished = self.playing.step, self.playing.finished
+        step, finished, missed = self.playing.step, self.playing.finished, len(self.playing.missed)
         if self.playing.update(self.facts):
+            if len(self.playing.missed) > missed:
+                why = "another model or other settings may be why"
+                self._shown.tell(Notice("this came out otherwise than the lesson says", why))
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._keeping.draw_picture(self.lesson, step + 1)
                 self._begin_step()
