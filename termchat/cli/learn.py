@@ -20,9 +20,7 @@ from termchat.cli.terminal_check import check_terminal
 from termchat.text import one_line, sanitize
 
 if TYPE_CHECKING:
-    from termchat.config.settings import Settings
     from termchat.engine.port import Engine
-    from termchat.lessons.lesson import Lesson
     from termchat.lessons.playing import LessonProgress
 
 _TITLES = ("NO", "ID", "MIN", "DONE", "TITLE")
@@ -102,7 +100,7 @@ def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     check_terminal("a lesson", "termchat learn list")
     chosen = read_settings(given)
     if demo:
-        from termchat.tui.demo.player import start as play
+        from termchat.tui.demo_player import start as play
 
         sys.exit(play(chosen, lesson=lesson))
     from termchat.tui.start import start
@@ -126,19 +124,40 @@ def list_(*, as_json: bool) -> None:
     See also: learn
     """
     from termchat import paths
-    from termchat.commands.lesson_tasks import listed, standing
     from termchat.lessons.lesson_file import read_shelf
     from termchat.tui.lessons.lesson_words import lesson_names
 
     shelf, progress = read_shelf(names=lesson_names()), _read_progress()
+    states = [(lesson, progress.of(lesson.id)) for lesson in shelf.lessons]
     if as_json:
-        print_json(listed(shelf, progress))
+        lessons = [
+            {
+                "number": lesson.number,
+                "id": lesson.id,
+                "title": lesson.title,
+                "minutes": lesson.minutes,
+                "summary": lesson.summary,
+                "needs": list(lesson.needs),
+                "steps": len(lesson.steps),
+                "step": state.step,
+                "done": state.done,
+                "file": str(lesson.path),
+            }
+            for lesson, state in states
+        ]
+        broken = [
+            {"file": str(error.path), "problems": [problem._asdict() for problem in error.problems]}
+            for error in shelf.broken
+        ]
+        print_json({"lessons": lessons, "broken": broken})
         return
-    rows = [
-        (lesson.number.lstrip("0"), lesson.id, str(lesson.minutes), standing(lesson, progress.of(lesson.id)),
-         f"{lesson.title}: {lesson.summary}")
-        for lesson in shelf.lessons
-    ]  # fmt: skip
+    rows = []
+    for lesson, state in states:
+        standing = "done" if state.done else ""
+        if state.step:
+            standing = f"step {state.step + 1} of {len(lesson.steps)}{', done before' if state.done else ''}"
+        summary = f"{lesson.title}: {lesson.summary}"
+        rows.append((lesson.number.lstrip("0"), lesson.id, str(lesson.minutes), standing, summary))
     table(_TITLES, rows, _RIGHT)
     for error in shelf.broken:
         complain(f"no lesson: {error}", f"Check it with: termchat learn check {error.path}")
@@ -150,8 +169,8 @@ def list_(*, as_json: bool) -> None:
 @click.option("--read-only", "only_read", is_flag=True, help="only read the file; load no model")
 @flags(knobs=False)
 def check(*, file: Path, only_read: bool, **given: Any) -> None:
-    """Say what is wrong with the lesson in FILE, line by line; then measure its claims on the model, and play it through by
-    its deeds in an app that nobody sees. Nothing of that is saved.
+    """Say what is wrong with the lesson in FILE, line by line; then play it through by its deeds in an app that nobody sees,
+    and say what its steps claim that is not so with this model. Nothing of that is saved.
 
     Environment: settings
     Exit codes:
@@ -166,11 +185,31 @@ def check(*, file: Path, only_read: bool, **given: Any) -> None:
     See also: learn new, learn facts
     """
     chosen = read_settings(given)
-    from termchat.commands import lesson_tasks
+    from termchat.chat.opening import find_model
+    from termchat.lessons.lesson_file import LessonError, read_lesson
+    from termchat.models.errors import ModelError
     from termchat.tui.lessons.lesson_words import lesson_names
+    from termchat.tui.start import play_unseen
 
-    play = None if only_read else _play_lesson
-    sys.exit(lesson_tasks.check(chosen, _make_engine, file, lesson_names(), play, click.echo, complain))
+    problems: list[str] = []
+    try:
+        lesson = read_lesson(file, lesson_names())
+        steps, claims = len(lesson.steps), sum(len(step.claims) for step in lesson.steps)
+        counts = f"{steps} step{'s' * (steps != 1)}, {claims} claim{'s' * (claims != 1)}"
+        click.echo(sanitize(f"{file}: {lesson.title}: {counts}, well written", keep=""))
+        if not only_read:
+            find_model(chosen)
+            problems = [f"{file}: {problem}" for problem in play_unseen(chosen, lesson, say=click.echo)]
+    except LessonError as error:
+        problems = [f"{file}{f', line {one.line}' if one.line else ''}: {one.message}" for one in error.problems]
+    except ModelError as error:
+        problems = [f"{error.message}{'; ' + error.hint if error.hint else ''}"]
+    for problem in problems:
+        complain(sanitize(problem, keep=""))
+    if problems:
+        sys.exit(1)
+    if not only_read:
+        click.echo("the lesson works")
 
 
 @learn.command("new", short_help="Write a commented example.")
@@ -320,9 +359,3 @@ def _make_engine() -> Engine:
     from termchat.engine.make import make_engine
 
     return make_engine(paths.log_file())
-
-
-def _play_lesson(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
-    from termchat.tui.lesson_robot import play
-
-    return play(chosen, lesson, say=say)

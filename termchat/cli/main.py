@@ -203,7 +203,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     check_terminal("the chat", "termchat run PROMPT")
     if demo:
         from termchat.cli.flags import read_settings
-        from termchat.tui.demo.player import start as play
+        from termchat.tui.demo_player import start as play
 
         if constraint_of(given) is not None:
             raise click.UsageError("the demo takes no constraint")

@@ -10,6 +10,6 @@ to a callable that was passed in. Each module finds the model with `chat.opening
 - `compare_transcripts`: two replies of transcripts: the first token that differs, and the cause.
 - `tune`: prints and saves what `bench` measures. `bench` drives the engine with the same work for each setting.
 - `tokenize`: the tokens of a text.
-- `lesson_tasks`: lists and checks lessons; `lesson_handout` is what a reader takes home.
+- `lesson_handout`: what a reader takes home of lessons.
 - `doctor`: the report on versions, engine, files, settings, terminal, models and saved chats.
 """

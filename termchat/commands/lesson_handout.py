@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from termchat import atomic, paths, regular_files
 from termchat.chat.groups import list_groups
@@ -21,7 +21,7 @@ from termchat.conversation.transcripts.inert import make_inert
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
-from termchat.lessons.glossary import UnknownTerm, find
+from termchat.lessons.glossary import find, is_term
 from termchat.lessons.lesson import Lesson, LessonQuestion, LessonText
 from termchat.lessons.lesson_facts import ReplyFacts, finished_replies
 from termchat.lessons.playing import Guess, LessonState
@@ -33,21 +33,12 @@ _MOST_REPLIES = 40
 """Of one lesson."""
 _LONGEST_ANSWER = 60
 """Cells of what a vote found."""
+_TITLE = "What a model does to choose a word"
 KeyOf = Callable[[str], str]
 
 
 class HandoutError(Exception):
     """A handout that cannot be written; the message says why."""
-
-
-class HandoutStep(NamedTuple):
-    """One step. `guess` is the reader's and the truth, "" without one; `notes` are those for a presenter."""
-
-    text: str
-    question: str
-    guess: str
-    picture: Path | None
-    notes: str = ""
 
 
 class HandoutReply(NamedTuple):
@@ -58,16 +49,13 @@ class HandoutReply(NamedTuple):
     figures: str
 
 
-class HandoutLesson(NamedTuple):
-    """One lesson in a handout."""
+class HandoutBlock(NamedTuple):
+    """A paragraph of a handout, set as its kind is. `more` is what stands beside the text: the number of a step or of its
+    picture, the guess, the message of a reply, the name of a label, and the sentence of a term."""
 
-    title: str
-    learned: str
-    next: str
-    standing: str
-    steps: tuple[HandoutStep, ...]
-    replies: tuple[HandoutReply, ...]
-    terms: tuple[tuple[str, str], ...]
+    kind: Literal["lesson", "small", "step", "question", "note", "picture", "heading", "reply", "label", "term"]
+    text: str
+    more: str = ""
 
 
 def handout_of(
@@ -76,34 +64,31 @@ def handout_of(
     key_of: KeyOf,
     replies: Sequence[HandoutReply] = (),
     pictures: Path | None = None,
-) -> HandoutLesson:
-    """`pictures` is the folder where the screen of each step may be kept."""
+) -> list[HandoutBlock]:
+    """List the blocks of a lesson; `pictures` is the folder where the screen of each step may be kept."""
     guesses = {guess.step: guess for guess in state.guesses}
-    folder = pictures or paths.lesson_pictures_folder()
-    steps = []
+    folder = (pictures or paths.lesson_pictures_folder()) / lesson.id
+    standing = f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
+    blocks = [HandoutBlock("lesson", lesson.title), HandoutBlock("small", "done" if state.done else standing)]
     for at, step in enumerate(lesson.steps):
-        question = step.question
-        told = _told(question, guesses[at], key_of) if question is not None and at in guesses else ""
-        asked = question.ask.fill_keys(key_of) if question is not None else ""
-        picture = folder / lesson.id / f"{at + 1:02}.svg"
-        shown = picture if picture.is_file() else None
-        steps.append(HandoutStep(step.text.fill_keys(key_of), asked, told, shown, step.notes.fill_keys(key_of)))
-    standing = (
-        "done" if state.done else f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
-    )
-    terms = []
-    for term in lesson.terms:
-        try:
-            terms.append((term, find(term).text))
-        except UnknownTerm:
-            continue
-    return HandoutLesson(
-        lesson.title, lesson.learned.fill_keys(key_of), lesson.next.fill_keys(key_of), standing, tuple(steps), tuple(replies),
-        tuple(terms),
-    )  # fmt: skip
+        blocks.append(HandoutBlock("step", step.text.fill_keys(key_of), str(at + 1)))
+        if step.question is not None:
+            guess = _describe_guess(step.question, guesses[at], key_of) if at in guesses else ""
+            blocks.append(HandoutBlock("question", step.question.ask.fill_keys(key_of), guess))
+        if step.notes:
+            blocks.append(HandoutBlock("note", step.notes.fill_keys(key_of)))
+        blocks.append(HandoutBlock("picture", str(folder / f"{at + 1:02}.svg"), str(at + 1)))
+    if replies:
+        blocks.append(HandoutBlock("heading", "Your results"))
+    for reply in replies:
+        blocks += [HandoutBlock("reply", reply.reply, reply.message), HandoutBlock("small", reply.figures)]
+    blocks.append(HandoutBlock("label", lesson.learned.fill_keys(key_of), "Learned"))
+    if lesson.next:
+        blocks.append(HandoutBlock("label", lesson.next.fill_keys(key_of), "Next"))
+    return [*blocks, *(HandoutBlock("term", term, find(term).text) for term in lesson.terms if is_term(term))]
 
 
-def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
+def _describe_guess(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
     """ "You said: 40 %; it was: 3 %" """
 
     def shown(number: float) -> str:
@@ -169,91 +154,75 @@ def _best(best: Ranked, group: ReplyGroup, count: int) -> str:
     return f"the best of {of}" + (f", score {best.score:.2f}" if best.score is not None else "")
 
 
-def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False) -> list[Path]:
+def write(file: Path, lessons: Sequence[Sequence[HandoutBlock]], *, replace: bool = False) -> list[Path]:
     """Write the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
     Returns what was written.
 
     Raises:
         HandoutError: it is another ending, the file exists, or it cannot be written.
     """
-    writer = {".md": _markdown, ".html": _html, ".htm": _html}.get(file.suffix.lower())
-    if writer is None:
+    render = {".md": _render_markdown, ".html": _render_html, ".htm": _render_html}.get(file.suffix.lower())
+    if render is None:
         raise HandoutError(f"{file.name}: a handout is a .md or an .html file")
+    blocks, copies, sources = [block for lesson in lessons for block in lesson], list[Path](), dict[str, str]()
     try:
         if kind := regular_files.odd_kind(file):
             raise regular_files.NotAFile(file, kind)
         if not replace and file.exists():  # before a picture takes the place of another
             raise FileExistsError(file)
-        pictures: dict[Path, Path] = {}
-        if writer is _markdown:
-            pictures = _copied(file, lessons)
+        for picture in (Path(block.text) for block in blocks if block.kind == "picture"):
+            try:
+                data = regular_files.read(picture, _MOST_PICTURE)
+            except OSError:
+                continue
+            if render is _render_markdown:
+                copies.append(file.with_name(f"{file.stem}-pictures") / f"{picture.parent.name}-{picture.name}")
+                atomic.replace(copies[-1], data)
+                sources[str(picture)] = f"{copies[-1].parent.name}/{copies[-1].name}"
+            else:
+                sources[str(picture)] = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True)
         with atomic.writing(file, overwrite=replace) as stream:
-            stream.write("\n".join(writer(lessons, pictures)).encode("utf-8", "replace") + b"\n")
+            stream.write("\n".join(render(blocks, sources)).encode("utf-8", "replace") + b"\n")
     except FileExistsError as error:
         if not file.parent.is_dir():
             raise HandoutError(f"{file} cannot be written: {file.parent} is not a folder") from error
         raise HandoutError(f"{file} already exists; pass --force to replace it") from None
     except OSError as error:
         raise HandoutError(f"{file} cannot be written: {regular_files.problem(error)}") from error
-    return [file, *pictures.values()]
-
-
-def _copied(file: Path, lessons: Sequence[HandoutLesson]) -> dict[Path, Path]:
-    """Copies of the pictures beside a file, by where they are kept."""
-    folder = file.with_name(f"{file.stem}-pictures")
-    kept = [step.picture for lesson in lessons for step in lesson.steps if step.picture is not None]
-    found = {}
-    for path in kept:
-        if (data := _picture(path)) is not None:
-            copy = folder / f"{path.parent.name}-{path.name}"
-            atomic.replace(copy, data)
-            found[path] = copy
-    return found
-
-
-def _picture(path: Path) -> bytes | None:
-    try:
-        return regular_files.read(path, _MOST_PICTURE)
-    except OSError:
-        return None
+    return [file, *copies]
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def _markdown(lessons: Sequence[HandoutLesson], pictures: Mapping[Path, Path]) -> Iterator[str]:
-    yield "# What a model does to choose a word"
-    for lesson in lessons:
-        yield from ("", f"## {_line(lesson.title)}", "", f"*{_line(lesson.standing)}*")
-        for number, step in enumerate(lesson.steps, 1):
-            yield from ("", f"{number}. {_typed_line(step.text)}")
-            if step.question:
-                yield from (
-                    "",
-                    f"   {_line(step.question)} {('**' + _line(step.guess) + '**') if step.guess else ''}".rstrip(),
-                )
-            if step.notes:
-                yield from ("", f"   *{_line(step.notes)}*")
-            if (copy := pictures.get(step.picture or Path())) is not None:
-                yield from ("", f"   ![Step {number}](<{copy.parent.name}/{copy.name}>)")
-        if lesson.replies:
-            yield from ("", "### Your results")
-        for reply in lesson.replies:
-            asked = "".join(f"> {line}\n" for line in reply.message.splitlines())
-            yield from (
-                "",
-                *_fenced(f"{asked}\n{reply.reply}" if asked else reply.reply),
-                "",
-                f"*{_line(reply.figures)}*",
-            )
-        yield from ("", f"**Learned:** {_typed_line(lesson.learned)}")
-        if lesson.next:
-            yield from ("", f"**Next:** {_typed_line(lesson.next)}")
-        if lesson.terms:
-            yield ""
-            yield from (f"- **{_line(term)}**: {_line(text)}" for term, text in lesson.terms)
+def _render_markdown(blocks: Sequence[HandoutBlock], sources: Mapping[str, str]) -> Iterator[str]:
+    yield f"# {_TITLE}"
+    for kind, text, more in blocks:
+        yield ""
+        match kind:
+            case "lesson":
+                yield f"## {_line(text)}"
+            case "heading":
+                yield f"### {_line(text)}"
+            case "step":
+                yield f"{more}. {_typed_line(text)}"
+            case "question":
+                yield f"   {_line(text)} {f'**{_line(more)}**' if more else ''}".rstrip()
+            case "note":
+                yield f"   *{_line(text)}*"
+            case "picture" if text in sources:
+                yield f"   ![Step {more}](<{sources[text]}>)"
+            case "small":
+                yield f"*{_line(text)}*"
+            case "reply":
+                asked = "".join(f"> {line}\n" for line in more.splitlines())
+                yield from _fenced(f"{asked}\n{text}" if asked else text)
+            case "label":
+                yield f"**{more}:** {_typed_line(text)}"
+            case "term":
+                yield f"- **{_line(text)}**: {_line(more)}"
 
 
 def _line(text: str) -> str:
@@ -285,44 +254,40 @@ def _fenced(text: str) -> list[str]:
 _STYLE = """body{font:1rem/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}
 body{color:#1a1a1a;background:#fff}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f4;padding:.7rem}img{max-width:100%}
-.small{color:#555}dt{font-weight:bold}section{break-before:page}section:first-of-type{break-before:auto}
+.small{color:#555}.step{margin-left:40px}h2{break-before:page}h2:first-of-type{break-before:auto}
 @media (prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}pre{background:#222}.small{color:#aaa}}"""
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[str]:
+def _render_html(blocks: Sequence[HandoutBlock], sources: Mapping[str, str]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>What a model does to choose a word</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
-    yield "<h1>What a model does to choose a word</h1>"
-    for lesson in lessons:
-        yield f'<section>\n<h2>{_safe(lesson.title)}</h2>\n<p class="small">{_safe(lesson.standing)}</p>\n<ol>'
-        for number, step in enumerate(lesson.steps, 1):
-            yield f"<li><p>{_typed(step.text)}</p>"
-            if step.question:
-                yield f"<p>{_safe(step.question)} {f'<strong>{_safe(step.guess)}</strong>' if step.guess else ''}</p>"
-            if step.notes:
-                yield f'<p class="small">{_safe(step.notes)}</p>'
-            data = _picture(step.picture) if step.picture is not None else None
-            if data is not None:
-                yield f'<p><img alt="Step {number}" src="data:image/svg+xml;base64,{base64.b64encode(data).decode()}"></p>'
-            yield "</li>"
-        yield "</ol>"
-        if lesson.replies:
-            yield "<h3>Your results</h3>"
-        for reply in lesson.replies:
-            message = f"<strong>{_safe(reply.message)}</strong>\n\n" if reply.message else ""
-            yield f'<pre>{message}{_safe(reply.reply)}</pre>\n<p class="small">{_safe(reply.figures)}</p>'
-        yield f"<p><strong>Learned:</strong> {_typed(lesson.learned)}</p>"
-        if lesson.next:
-            yield f"<p><strong>Next:</strong> {_typed(lesson.next)}</p>"
-        if lesson.terms:
-            yield "<dl>"
-            yield from (f"<dt>{_safe(term)}</dt><dd>{_safe(text)}</dd>" for term, text in lesson.terms)
-            yield "</dl>"
-        yield "</section>"
+    yield f"<title>{_TITLE}</title>\n<style>{_STYLE}</style>\n</head>\n<body>"
+    yield f"<h1>{_TITLE}</h1>"
+    for kind, text, more in blocks:
+        match kind:
+            case "lesson":
+                yield f"<h2>{_safe(text)}</h2>"
+            case "heading":
+                yield f"<h3>{_safe(text)}</h3>"
+            case "step":
+                yield f'<ol start="{more}"><li>{_typed(text)}</li></ol>'
+            case "question":
+                yield f'<p class="step">{_safe(text)} {f"<strong>{_safe(more)}</strong>" if more else ""}</p>'
+            case "note":
+                yield f'<p class="small step">{_safe(text)}</p>'
+            case "picture" if text in sources:
+                yield f'<p class="step"><img alt="Step {more}" src="{sources[text]}"></p>'
+            case "small":
+                yield f'<p class="small">{_safe(text)}</p>'
+            case "reply":
+                yield f"<pre>{f'<strong>{_safe(more)}</strong>' + chr(10) * 2 if more else ''}{_safe(text)}</pre>"
+            case "label":
+                yield f"<p><strong>{more}:</strong> {_typed(text)}</p>"
+            case "term":
+                yield f"<p><strong>{_safe(text)}</strong>: {_safe(more)}</p>"
     yield "</body>\n</html>"
 
 

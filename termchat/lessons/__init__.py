@@ -4,8 +4,7 @@
   user's own, and says the line of what is wrong in one.
 - `lesson_facts`: what a lesson may ask of the chat, one method a fact. `expressions`: checks and values, as Python expressions
   of facts.
-- `lesson_chat`: the chat of a lesson, beside the reader's own, and the chats in which its claims are measured.
-- `playing`: where somebody is in a lesson, what moves them on, and how far they have come in each.
+- `playing`: the chat of a lesson, where somebody is in it, what moves them on, and how far they have come in each.
 - `glossary`: the words of decoding, each in one sentence; it reads `glossary.toml`.
 
 The lessons themselves are files in the folder beside these modules.

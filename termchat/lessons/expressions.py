@@ -126,6 +126,16 @@ class LessonCheck(Expression):
         """Tell whether it is true now. Where a fact is absent nothing is, negated or not."""
         return bool(self.value(facts))
 
+    def describe(self, facts: LessonFacts) -> str:
+        """Write it with the values of its facts: "tokens > 3 (tokens is 2)"."""
+        parts = []
+        for name, argument in dict.fromkeys(self.facts):
+            value = facts.fact(name, argument)
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            shown = "absent" if value is None else f"{value:.4g}" if is_number else repr(value)
+            parts.append(f"{name}({argument!r}) is {shown}" if argument else f"{name} is {shown}")
+        return f"{self.written} ({', '.join(parts)})"
+
 
 class _Words(ast.NodeTransformer):
     """Reads `true`, `false`, and words for the values of knobs: `top_k == 'off'`."""

@@ -1,4 +1,4 @@
-"""A lesson as values: what it teaches, in which state it begins, what it relies on, and its steps."""
+"""A lesson as values: what it teaches, in which state it begins, and its steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
 from termchat.lessons.expressions import Expression, LessonCheck
@@ -55,8 +54,6 @@ class LessonText(str):
 
 Text = Annotated[str, msgspec.Meta(max_length=4000)]
 NeededText = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
-Group = Annotated[int, msgspec.Meta(ge=2, le=MOST_WALKS)]
-Position = Annotated[int, msgspec.Meta(ge=-10_000, le=10_000)]
 Knobs = Mapping[str, Value]
 """Knobs that are not at their default."""
 
@@ -74,30 +71,6 @@ class Opening(msgspec.Struct, frozen=True):
     knobs: Knobs = msgspec.field(default_factory=dict)
     rules: tuple[Text, ...] = ()
     constraint: Constraint | None = None
-
-
-class Claim(msgspec.Struct, frozen=True, rename={"checks": "check"}):
-    """A fact on which a lesson relies: a reply to `prompt`, made in this way, meets the checks. `otherwise` tells the reader of
-    `step`, from 1 on, how it is with a model where it does not. Facts of a token are of token `at`, None for the last. With
-    `walks` or `beams` so many replies are made at once, and `vote` finds answers in walks; `again`: it is made a second time
-    with the same dice, and is compared with the first."""
-
-    what: LessonText
-    prompt: NeededText
-    checks: tuple[LessonCheck, ...]
-    otherwise: LessonText
-    raw: bool = False
-    system: Text = ""
-    prefill: Text = ""
-    knobs: Knobs = msgspec.field(default_factory=dict)
-    rules: tuple[Text, ...] = ()
-    constraint: Constraint | None = None
-    at: Position | None = None
-    walks: Group | None = None
-    beams: Group | None = None
-    again: bool = False
-    vote: Text = ""
-    step: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 RightAnswer = int | tuple[LessonCheck, ...]
@@ -170,13 +143,15 @@ class Deed:
         return self.kind in ("press", "keys", "type") and not self.sends
 
 
-class LessonStep(msgspec.Struct, frozen=True, rename={"checks": "check", "deeds": "do"}):
-    """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `line` is where it
-    begins in its file. `compose` is put into the composer as it begins, if that is empty."""
+class LessonStep(msgspec.Struct, frozen=True, rename={"checks": "check", "claims": "claim", "deeds": "do"}):
+    """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `claims` hold at its
+    end with the model that the lesson was written with. `line` is where it begins in its file. `compose` is put into the
+    composer as it begins, if that is empty."""
 
     text: LessonText
     points: tuple[Text, ...] = ()
     checks: tuple[LessonCheck, ...] = ()
+    claims: tuple[LessonCheck, ...] = ()
     deeds: tuple[Deed, ...] = ()
     hints: tuple[LessonText, ...] = ()
     question: LessonQuestion | None = None
@@ -205,7 +180,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[Text, ...] = ()
     notes: LessonText = LessonText()
     opening: Opening = Opening()
-    claims: tuple[Claim, ...] = ()
     steps: tuple[LessonStep, ...] = ()
 
     @property

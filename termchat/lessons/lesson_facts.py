@@ -20,7 +20,7 @@ from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding import conditions
 from termchat.decoding.conditions import Length, Stop, Text, Threshold, compile_text
-from termchat.decoding.constraint import GRAMMAR, format_constraint
+from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import UNKNOWN, Candidate, Explanation, Ranked, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS, Value
@@ -230,10 +230,6 @@ class ReplyFacts(FactSet):
         """Exp of minus the mean logprob of its tokens."""
         return self._figures.perplexity
 
-    def mean_logprob(self) -> float | None:
-        """Mean logprob of its tokens."""
-        return self._figures.mean_logprob
-
     def mean_entropy(self) -> float | None:
         """Mean entropy of its steps, in bits."""
         return self._figures.mean_entropy
@@ -413,10 +409,6 @@ class TokenFacts(FactSet):
             return sum(logit > candidate.logit for logit in self._logits()) if candidate is not None else None
         return self._token.rank if text or self._token.rank >= 0 else None
 
-    def logprob(self) -> float:
-        """Natural log of the model's probability of it."""
-        return self._token.logprob
-
     def model(self, text: str = "") -> float | None:
         """The model's probability of it, 0 to 1; with TEXT that of a candidate."""
         one = self._candidate(text) if text else self._token
@@ -583,14 +575,6 @@ class StateFacts(FactSet):
         """Whether the chat has no template."""
         return self._chat.conversation.raw
 
-    def phase(self) -> str:
-        """What the chat does: no model, loading, idle, rendering, prefill, decoding, paused, failed."""
-        return self._chat.phase
-
-    def constraint(self) -> str:
-        """The constraint as shown, '' for none."""
-        return format_constraint(self._chat.constraint)
-
     def constraint_kind(self) -> str:
         """json_schema regex choice gbnf lark, 'none' for none."""
         return self._chat.constraint.kind if self._chat.constraint is not None else NONE
@@ -697,8 +681,6 @@ FACT_GROUPS: dict[str, dict[str, FactEntry]] = {
 FACTS: dict[str, FactEntry] = {
     name: entry for facts in FACT_GROUPS.values() for name, entry in facts.items()
 } | _EARLIER
-CLAIM_FACTS = {**REPLY_FACTS, **TOKEN_FACTS, **_EARLIER, **_PAIR, **_GROUP, **_KNOBS}
-"""What a claim can be made of: replies, tokens and walks."""
 
 
 def kind_of(name: str, argument: str = "") -> FactKind:
@@ -773,11 +755,7 @@ class LessonFacts:
         if name == "position" and isinstance(cursor := self._of_screen("cursor"), int) and cursor >= 0:
             return cursor
         facts = _SUBJECTS[name](self)
-        value = facts.fact(name.removeprefix(EARLIER), argument) if facts is not None else None
-        if value is None and name in ("ttft_ms", "tokens_per_second") and isinstance(facts, ReplyFacts):
-            is_live = not facts.end.done and facts.end.number == self._chat.conversation.leaf
-            return getattr(self._chat.live, name) if is_live else None
-        return value
+        return facts.fact(name.removeprefix(EARLIER), argument) if facts is not None else None
 
     # --- replies and counts -------------------------------------------------------------------------------------------
 

@@ -7,20 +7,18 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from termchat import paths, regular_files
 from termchat.decoding import conditions
-from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.setting import SettingError
 from termchat.engine.port import FEATURES
 from termchat.lessons import glossary
-from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, Text, is_knob_key
-from termchat.lessons.lesson_facts import CLAIM_FACTS
+from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep, LessonText, Opening, Text, is_knob_key
 from termchat.text import guess_of, one_line, sanitize
 from termchat.toml import MOST, TomlError, TomlFile
 
@@ -105,41 +103,36 @@ class _Reader:
 
     def __init__(self, file: TomlFile, names: LessonNames) -> None:
         self._path, self._table, self._names = file.path, file.table, names
-        self._lines = _lines(file)
+        self._lines = _number_lines(file)
         self.problems: list[LessonProblem] = []
 
     def lesson(self) -> Lesson | None:
         name = _NAME.fullmatch(self._path.name.removesuffix(".toml"))
         assert name is not None  # a file's name is not empty
         top = dict(self._table)
+        top.pop("claims", None)  # those of earlier versions: each had a prompt of its own
         opening = self._convert(Opening, top.pop("opening", {}), ("opening",))
-        claims = self._convert_list(Claim, top.pop("claims", []), "claims")
-        steps = self._convert_list(LessonStep, top.pop("steps", []), "steps")
+        tables = top.pop("steps", [])
+        if not isinstance(tables, list) or not 1 <= len(tables) <= MOST_STEPS:
+            self._note(("steps", MOST_STEPS), f"a lesson has 1 to {MOST_STEPS} steps, each written as [[steps]]")
+            tables = []
+        steps = [self._convert(LessonStep, table, ("steps", number)) for number, table in enumerate(tables)]
         lesson = self._convert(Lesson, top, (), id=name[2], number=name[1] or "", path=str(self._path))
         if opening is not None:
             self._check_opening(opening)
-        for number, claim in enumerate(claims):
-            if claim is not None:
-                self._check_claim(claim, ("claims", number), len(steps))
         for number, step in enumerate(steps):
             if step is not None:
                 self._check_step(step, ("steps", number))
-        if not 1 <= len(steps) <= MOST_STEPS:
-            self._note(("steps", MOST_STEPS), f"a lesson has 1 to {MOST_STEPS} steps, each written as [[steps]]")
         if lesson is not None:
-            self._check_lesson(lesson)
+            for term in lesson.terms:
+                if not glossary.is_term(term):
+                    self._note(("terms",), f"the glossary has no {term!r}{guess_of(term, glossary.terms())}")
+            self._check_texts((), lesson.learned, lesson.next, lesson.notes)
         if lesson is None or self.problems:
             return None
-        parts = {"opening": opening, "claims": tuple(claims), "steps": tuple(steps)}
-        return msgspec.structs.replace(lesson, **parts)
+        return msgspec.structs.replace(lesson, opening=opening, steps=tuple(steps))
 
     # --- decoding -----------------------------------------------------------------------------------------------------
-
-    def _convert_list(self, kind: type[_T], tables: Any, name: str) -> list[_T | None]:
-        if isinstance(tables, list):
-            return [self._convert(kind, table, (name, number)) for number, table in enumerate(tables)]
-        self._note((name,), f"{name} must be written as [[{name}]], once for each")
-        return []
 
     def _convert(self, kind: type[_T], table: Any, at: Keys, **outside: object) -> _T | None:
         """Decode one table, noting its first problem; `outside` are fields that are not written in the file."""
@@ -150,20 +143,24 @@ class _Reader:
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$")
             keys = [int(key) if key.isdecimal() else key for key in re.findall(r"[\w-]+", path)]
-            self._note((*at, *keys), _explain(message, path.strip("`."), keys, kind, table))
+            value = table
+            for key in keys:
+                value = value[key]
+            self._note((*at, *keys), _explain(message, path.strip("`."), keys, value))
             return None
 
     def _expand(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
         """Expand abbreviations: one check for a list of them, knobs beside `knobs`."""
-        known = [one.encode_name for one in msgspec.structs.fields(kind) if one.name not in _OUTSIDE[kind]]
+        known = [
+            one.encode_name
+            for one in msgspec.structs.fields(kind)
+            if one.encode_name not in _OUTSIDE or kind is LessonQuestion
+        ]
         known += ["seed", "stop"] if "knobs" in known else []
-        for name in table:
-            if name not in known:
-                where = f" in {_called(at)}" if at else ""
-                self._note(
-                    (*at, name), f"unknown key {name!r}{where}{guess_of(name, known)}; known: {', '.join(known)}"
-                )
-        full = table | {name: [table[name]] for name in ("check", "right") if isinstance(table.get(name), str)}
+        for name in table.keys() - set(known):
+            self._note((*at, name), f"unknown key {name!r}{guess_of(name, known)}; known: {', '.join(known)}")
+        lists = {name: [table[name]] for name in ("check", "claim", "right") if isinstance(table.get(name), str)}
+        full = table | lists | {"line": self._line(at)}
         if isinstance(question := full.get("question"), dict):
             full["question"] = self._expand(LessonQuestion, question, (*at, "question"))
         limit = full.get("constraint")
@@ -173,7 +170,7 @@ class _Reader:
         if isinstance(knobs, dict) and "knobs" in known:
             given = {**knobs, **{name: full[name] for name in ("seed", "stop") if name in full}}
             full["knobs"] = {name: self._knob(name, value, at) for name, value in given.items()}
-        return full | ({"line": self._line(at)} if kind is LessonStep else {})
+        return full
 
     def _knob(self, name: str, value: Any, at: Keys) -> Value:
         knob = KNOBS.get(name)
@@ -189,39 +186,20 @@ class _Reader:
 
     # --- checks of what was decoded -----------------------------------------------------------------------------------
 
-    def _check_lesson(self, lesson: Lesson) -> None:
-        for term in lesson.terms:
-            if not glossary.is_term(term):
-                self._note(("terms",), f"the glossary has no {term!r}{guess_of(term, glossary.terms())}")
-        for name, text in (("learned", lesson.learned), ("", lesson.next), ("", lesson.notes)):
-            self._check_text(text, (), name)
-
     def _check_opening(self, opening: Opening) -> None:
         for name, known in (("look", self._names.looks), ("page", self._names.pages)):
             if value := getattr(opening, name):
                 self._check_known(("opening", name), name, value, known)
-        self._check_rules(opening.rules, ("opening", "rules"))
-
-    def _check_claim(self, claim: Claim, at: Keys, steps: int) -> None:
-        self._check_text(claim.what, at, "what")
-        self._check_text(claim.otherwise, at, "otherwise")
-        self._check_rules(claim.rules, (*at, "rules"))
-        for fact in (fact for check in claim.checks for fact in check.facts if fact.name not in CLAIM_FACTS):
-            why = "claims can only check what can be known without a screen"
-            self._note((*at, "check"), f"{fact.name} is not a fact of replies; {why}")
-        if claim.vote and not claim.walks:
-            self._note((*at, "vote"), "vote counts the answers of walks; write how many, for example: walks = 8")
-        try:
-            answer_reader(claim.vote or ".")
-        except AnswerError as error:
-            self._note((*at, "vote"), f"vote: {error.message}")
-        if (claim.step or 1) > steps:
-            self._note((*at, "step"), f"step is {claim.step}, and the last one is {steps}")
+        for rule in opening.rules:
+            try:
+                conditions.parse(rule)
+            except ConditionError as error:
+                self._note(("opening", "rules"), f"rules: {error}")
 
     def _check_step(self, step: LessonStep, at: Keys) -> None:
-        self._check_text(step.text, at, "text")
-        for text in (step.notes, *step.hints):
-            self._check_text(text, at)
+        self._check_texts(at, step.text, step.notes, *step.hints)
+        if not step.text:
+            self._note((*at, "text"), "text is empty")
         if (words := len(step.text.split())) > MOST_WORDS:
             self._note((*at, "text"), f"text has {words} words; {MOST_WORDS} are the most that are read")
         if len(step.hints) > _MOST_HINTS:
@@ -244,13 +222,13 @@ class _Reader:
 
     def _check_question(self, asked: LessonQuestion, at: Keys) -> None:
         count = len(asked.answers)
-        self._check_text(asked.ask, at, "ask")
-        for text in asked.answers:
-            self._check_text(text, at)
-        if asked.is_number and (asked.truth is None or asked.right != 0):
+        self._check_texts(at, asked.ask, *asked.answers)
+        if not asked.ask:
+            self._note((*at, "ask"), "ask is empty")
+        if not count and (asked.truth is None or asked.right != 0):
             example = 'number = "%" and truth = "model(\' blue\') * 100"'
             self._note(at, f'a question has answers = ["…", "…"] and the number of the right one, or {example}')
-        elif asked.is_number and asked.truth is not None and asked.truth.kind == "text":
+        elif asked.truth is not None and asked.truth.kind == "text":
             self._note((*at, "truth"), "truth must be a number, not a text")
         elif count and (asked.unit or asked.truth is not None):
             self._note(at, "number and truth belong to a question without answers")
@@ -259,14 +237,11 @@ class _Reader:
         elif isinstance(asked.right, tuple) and len(asked.right) != count:
             self._note((*at, "right"), f"right has {len(asked.right)} checks for {count} answers")
         elif isinstance(asked.right, int) and count and not 1 <= asked.right <= count:
-            self._note(
-                (*at, "right"), f"right must be a number from 1 to {count}, or a list with a check for each answer"
-            )
+            ways = f"a number from 1 to {count}, or a list with a check for each answer"
+            self._note((*at, "right"), f"right must be {ways}")
 
-    def _check_text(self, text: LessonText, at: Keys, needed: str = "") -> None:
-        if needed and not text:
-            self._note((*at, needed), f"{needed} is empty")
-        for id in text.keys:
+    def _check_texts(self, at: Keys, *texts: LessonText) -> None:
+        for id in (id for text in texts for id in text.keys):
             self._check_key(id, at)
 
     def _check_key(self, id: str, at: Keys) -> None:
@@ -276,13 +251,6 @@ class _Reader:
     def _check_known(self, at: Keys, kind: str, name: str, known: Collection[str] | None) -> None:
         if known is not None and name not in known:
             self._note(at, f"unknown {kind} {name!r}{guess_of(name, known)}")
-
-    def _check_rules(self, rules: tuple[str, ...], at: Keys) -> None:
-        for rule in rules:
-            try:
-                conditions.parse(rule)
-            except ConditionError as error:
-                self._note(at, f"rules: {error}")
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -304,53 +272,37 @@ def _decode(kind: type[Any], value: Any) -> Any:
     return kind(text)
 
 
-def _explain(message: str, name: str, keys: Sequence[str | int], kind: type[msgspec.Struct], table: Any) -> str:
+def _explain(message: str, name: str, keys: Sequence[str | int], value: Any) -> str:
     """Explain an error of msgspec in words, and what to write there."""
     if missing := re.match(r"Object missing required field `(\w+)`", message):
         return f"{missing[1]} is missing"
-    value = table
-    for key in keys:
-        value = value[key]
     if keys[:1] == ["needs"] and isinstance(value, str):
         return f"unknown feature {value!r}{guess_of(value, FEATURES)}; known features: {', '.join(FEATURES)}"
-    expected = re.match(r"Expected `(\w+)[^`]*`( of length [<>]= \d+)?", message)
-    if expected is None or expected[1] not in _WORDS:
-        return f"{name}: {message}" if name else message
-    types = [one.type for one in msgspec.structs.fields(kind) if [one.encode_name] == keys]
-    metas = [meta for type in types for one in (type, *get_args(type)) for meta in get_args(one)]
-    limits = next((f" from {one.ge} to {one.le}" for one in metas if isinstance(one, msgspec.Meta) and one.le), "")
-    return f"{name or 'this'} must be {_WORDS[expected[1]]}{expected[2] or limits}, not {one_line(repr(value), _SHOWN)}"
+    if expected := re.match(r"Expected `(\w+)[^`]*`( of length [<>]= \d+)?", message):
+        kind = "a whole number from 1 to 120" if name == "minutes" else _WORDS.get(expected[1], expected[1])
+        return f"{name or 'this'} must be {kind}{expected[2] or ''}, not {one_line(repr(value), _SHOWN)}"
+    return f"{name}: {message}" if name else message
 
 
 _WORDS = {
     "str": "a text in quotes", "int": "a whole number", "bool": "true or false", "array": "a list of texts in quotes",
     "object": "a table",
 }  # fmt: skip
-_OUTSIDE: dict[type, tuple[str, ...]] = {
-    Lesson: ("id", "number", "path"), LessonStep: ("line",), Opening: (), Claim: (), LessonQuestion: (),
-}  # fmt: skip
+_OUTSIDE = frozenset({"id", "number", "path", "line"})
 """Fields that do not stand in the file."""
 
 
-def _called(at: Keys) -> str:
-    """A table as people call it: "step 2", "the question of step 2"."""
-    if len(at) > 1 and isinstance(at[1], int):
-        one = f"{str(at[0]).removesuffix('s')} {at[1] + 1}"
-        return one if len(at) == 2 else f"the {at[2]} of {one}"
-    return f"[{at[0]}]"
-
-
-def _lines(file: TomlFile) -> dict[Keys, int]:
-    """Number the line of each key; the tables of a list have their place in it in the key."""
+def _number_lines(file: TomlFile) -> dict[Keys, int]:
+    """Number the line of each key; a table of a list has its place in it in the key."""
     lines: dict[Keys, int] = {}
-    counts = {"steps": -1, "claims": -1}
+    count = -1
     for statement in file.statements:
         head, *rest = statement.keys
-        if not rest and head in counts and file.text[statement.start : statement.end].lstrip().startswith("[["):
-            counts[head] += 1
-        keys: Keys = (head, max(counts[head], 0), *rest) if head in counts else statement.keys
-        for count in range(len(keys), 0, -1):
-            lines.setdefault(keys[:count], statement.line)
+        if head == "steps" and not rest and file.text[statement.start : statement.end].lstrip().startswith("[["):
+            count += 1
+        keys: Keys = (head, max(count, 0), *rest) if head == "steps" else statement.keys
+        for length in range(len(keys), 0, -1):
+            lines.setdefault(keys[:length], statement.line)
     return lines
 
 

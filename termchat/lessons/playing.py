@@ -1,5 +1,5 @@
-"""How far somebody is in a lesson, what moves them on, and the file in which that is kept. It is driven by facts, and knows no
-screen.
+"""A lesson that is played: its chat, how far somebody is, what moves them on, and the file in which that is kept. It is driven
+by facts, and knows no screen.
 
 A step is over once all of its checks hold and its question is answered or skipped; the next one begins at once. What held
 before the reader did anything is not taken for done: `already` says so, and `skip` goes on.
@@ -7,6 +7,7 @@ before the reader did anything is not taken for done: `already` says so, and `sk
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
@@ -16,7 +17,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from termchat import atomic, paths, regular_files
-from termchat.decoding.samplers import KNOBS
+from termchat.chat.service import Chat
+from termchat.config.origins import LESSON
+from termchat.conversation.position import constraint_of
+from termchat.conversation.session import Breakpoint, Session, View
+from termchat.conversation.tree import Conversation
+from termchat.decoding import conditions
+from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.lessons.lesson import Knobs, Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_facts import LessonFacts
 from termchat.text import sanitize
@@ -81,7 +88,7 @@ class Playing:
     `guess` is what was answered in this step, `hints` how many were taken of it. `result` is the guess of the step before,
     beside the truth: it is told while this one begins. `held`: the checks of this step hold. `already`: they did when it began.
     `skipped`: the question is not to be answered. After the last step it is `finished`. `point` is the newest beginning of a
-    step from which it can be resumed.
+    step from which it can be resumed. `missed` are the claims that did not hold, each with its step and its facts.
     """
 
     def __init__(self, lesson: Lesson, state: LessonState = NOTHING_DONE) -> None:
@@ -92,6 +99,7 @@ class Playing:
         self.finished = False
         self.result: Guess | None = None
         self.point: ResumePoint | None = None
+        self.missed: list[str] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -145,6 +153,8 @@ class Playing:
             self.held = held
             if not held or self._waits or (self.already and self.guess is None):
                 break
+            missed = [claim for claim in self.current.claims if not claim.holds(facts)]
+            self.missed += [f"step {self.number}: {claim.describe(facts)}" for claim in missed]
             self._go_on(facts)
             changed = True
         return changed
@@ -208,6 +218,38 @@ def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
     if isinstance(question.right, tuple):
         return next((float(i) for i, check in enumerate(question.right, 1) if check.holds(facts)), None)
     return float(question.right) or None
+
+
+def begin_chat(own: Chat, lesson: Lesson, left: Session | None = None) -> Chat:
+    """Make the chat of a lesson beside the reader's own: the one in which the lesson was `left`, or an empty one with the
+    lesson's knobs, all others at their defaults, and its text in the composer. A new chat in it begins likewise."""
+    opening = lesson.opening
+    system, raw = opening.system, opening.raw
+    if left is not None:
+        system, raw = left.conversation.first_system, left.conversation.raw
+    begins = Session(
+        tuning=Tuning().turn_knobs(opening.knobs),
+        origins=dict.fromkeys(KNOBS, LESSON),
+        view=View(lesson=lesson.id),
+        conversation=Conversation(system, raw=raw),
+    )
+    if left is not None:
+        left.origins, left.constraint = dict(begins.origins), constraint_of(left.conversation)
+        if left.conversation.unsent.draft in {step.compose for step in lesson.steps}:  # each step puts its own there
+            left.conversation.unsent.draft = ""
+        return own.beside(left, begins)
+    session = dataclasses.replace(
+        begins,
+        model=own.host.model_ref or own.session.model,
+        conversation=Conversation(system, raw=raw),
+        store=own.session.store,
+        kept={} if own.session.kept is not None else None,
+    )
+    session.conversation.title, session.conversation.unsent.draft = lesson.title, opening.text
+    chat = own.beside(session, begins)
+    chat.set_breakpoints([Breakpoint(conditions.parse(rule)) for rule in opening.rules])
+    chat.set_constraint(opening.constraint)
+    return chat
 
 
 class _ProgressFile(msgspec.Struct):

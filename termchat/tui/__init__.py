@@ -15,8 +15,8 @@ feature; it imports rooms below it alone, which a contract of import-linter chec
     transcript   the chat as text: looks, Markdown, selection, the token cursor
 
 Below them: `draw` (lines in colours, the widgets and dialogs that show them, threads), `terminal` (the driver, what it can
-show, Textual's private parts), `keys` (every key, declared once), `themes` (colours). `demo` is the app that plays a recording,
-`lesson_robot` one that plays a lesson by its deeds.
+show, Textual's private parts), `keys` (every key, declared once), `themes` (colours). `demo` answers in place of a model from a
+recording, and `demo_player` is the app that plays it.
 
 Calls go down, one signal comes up: a widget calls the chat, the chat calls `Chat.on_change`, and the screen's `tick()` takes
 the changes from `Chat.pump_events` and calls each view with them. News of a widget come up as messages: it posts what a person

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import dataclasses
@@ -9,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
+    from termchat.lessons.lesson import Lesson
 
 
 def start(
@@ -121,6 +123,25 @@ def build(
         lesson=lesson,
         big=config.big,
     )
+
+
+def play_unseen(
+    config: Settings,
+    lesson: Lesson,
+    *,
+    size: tuple[int, int] = (100, 30),
+    say: Callable[[str], object] = lambda _: None,
+) -> list[str]:
+    """Play a lesson with the configured model in an app without a terminal, and keep nothing of it; return what went wrong."""
+
+    async def play(app: TermchatApp) -> list[str]:
+        async with app.run_test(size=size):
+            return await app.learning.play(lesson, say)
+
+    with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
+        app = build(config, file=Path(folder) / "sessions.db")
+        app.learning.folder = Path(folder)
+        return asyncio.run(play(app))
 
 
 def _open_store(notices: list[Notice], file: Path) -> Store:

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Lesson, LessonText
-from termchat.lessons.lesson_chat import begin_chat
+from termchat.lessons.playing import begin_chat
 from tests.chat.driven_chat import Driven
 from tests.chats import chat_on
 

@@ -18,8 +18,7 @@ from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import COURSE, read_shelf
 from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
-from termchat.tui.demo.player import build
-from termchat.tui.lesson_robot import play_lesson
+from termchat.tui.demo_player import build
 from termchat.tui.lessons.lesson_words import lesson_names
 from tests.demo.taping import Taping
 
@@ -53,7 +52,7 @@ async def lesson(wanted: Lesson) -> None:
         app.learning.folder = Path(folder)
         engine.fresh = lambda: app.chat.tuning.seed is None
         async with app.run_test(size=SIZE):
-            problems = await play_lesson(app, wanted)
+            problems = await app.learning.play(wanted)
         if problems:
             raise SystemExit(f"{wanted.id}: {'; '.join(problems)}")
         path, made = tape.find_tape(wanted.id), engine.tape

@@ -27,11 +27,11 @@ from termchat.engine.port import (
     Render,
     ReplyRequest,
 )
+from termchat.tui import demo_player as demo_app
 from termchat.tui.demo import engine as playing
-from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
-from termchat.tui.demo.player import build
+from termchat.tui.demo_player import build
 from termchat.tui.pages.token_answers import why_lines
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
@@ -174,7 +174,6 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
     started = time.monotonic()
     monkeypatch.setattr(playing, "monotonic", lambda: started + (time.monotonic() - started) * 20)
     monkeypatch.setattr(demo_app, "STEPS", [step._replace(pause=0.0, pace=0.0) for step in demo_app.STEPS])
-    monkeypatch.setattr(demo_app, "_LETTER", 0.0)
     demo, refused = Watched(), []
     app = build(settings.load({}, {}, tmp_path / "none"), demo, tmp_path, theme="dark")
     async with app.run_test(size=(120, 40)) as pilot:

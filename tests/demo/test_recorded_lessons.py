@@ -18,8 +18,7 @@ from termchat.lessons.playing import LessonState
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
-from termchat.tui.demo.player import DemoApp, build
-from termchat.tui.lesson_robot import play_lesson
+from termchat.tui.demo_player import DemoApp, build
 from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.lists.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
@@ -67,7 +66,7 @@ async def test_a_recorded_lesson_is_played_to_its_end(
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 36)):
         app.chat.engine.on_refused = refused.append  # type: ignore[attr-defined]
-        assert await play_lesson(app, lesson) == []
+        assert await app.learning.play(lesson) == []
         assert app.chat.failure is None
     assert refused == []
 

@@ -23,18 +23,11 @@ seed = 7
 knobs = { temperature = 0.0, max_tokens = 40, top_k = "off" }
 stop = ["###"]
 
-[[claims]]
-what = "greedy, it repeats itself"
-prompt = "The sea is"
-raw = true
-knobs = { temperature = 0.0, max_tokens = 80 }
-check = "loops"
-otherwise = "With this model it does not repeat itself."
-
 [[steps]]
 text = "Press {send}, and watch. {{This}} is {tune.temperature}."
 points = ["send", "panel:chain"]
 check = ["new_replies >= 1", "ending == 'length'"]
+claim = "loops"
 do = ["press send", "wait"]
 hints = ["Nudge.", "Press {send}."]
 notes = "They laugh here."

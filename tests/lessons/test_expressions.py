@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
 from termchat.lessons.expressions import Expression, ExpressionError, LessonCheck
-from termchat.lessons.lesson_facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
+from termchat.lessons.lesson_facts import EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from tests.lessons.made_lessons import MadeFacts
 
 
@@ -140,4 +140,3 @@ def test_every_fact_has_one_place_and_a_help() -> None:
     assert all(entry.help for entry in FACTS.values())
     assert set(KNOBS) <= set(FACTS)
     assert {f"{EARLIER}{name}" for name in REPLY_FACTS} <= set(FACTS)
-    assert "turns" not in CLAIM_FACTS

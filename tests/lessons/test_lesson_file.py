@@ -25,18 +25,22 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert lesson.needs == ("seeds",)
     assert lesson.opening.knobs == {"temperature": 0.0, "max_tokens": 40, "top_k": 0, "seed": 7, "stop": ("###",)}
     assert (lesson.opening.raw, lesson.opening.text, lesson.opening.look) == (True, "The sea is", "")
-    (claim,) = lesson.claims
-    assert claim.knobs == {"temperature": 0.0, "max_tokens": 80}
     first, second, third = lesson.steps
     assert first.points == ("send", "panel:chain")
     assert [deed.kind for deed in first.deeds] == ["press", "wait"]
     assert first.rungs == 3
+    assert [claim.written for claim in first.claims] == ["loops"]
     assert first.question is not None
     assert first.question.right == 2
     assert second.question is not None
     assert (second.question.unit, second.question.before) == ("%", False)
     assert third.question is None
     assert third.line == line_with(r'\[\[steps\]\]\ntext = "Turn', EXAMPLE)
+
+
+def test_claims_of_earlier_versions_are_left_out(tmp_path: Path) -> None:
+    claim = '[[claims]]\nwhat = "It is so."\nprompt = "The sea is"\ncheck = "loops"\notherwise = "It is not so."\n\n'
+    assert lesson_in(tmp_path, EXAMPLE.replace("[[steps]]", f"{claim}[[steps]]", 1)).title == "Temperature"
 
 
 def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
@@ -57,7 +61,7 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
         ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw must be true or false, not 'yes'"),
         ("temperature = 0.0, max_tokens = 40", "temperatur = 0", "knobs", "unknown knob 'temperatur' (did you mean"),
         ("temperature = 0.0, max_tokens = 40", "temperature = 20", "knobs", "temperature must be a number from 0 to"),
-        ('check = "loops"', 'check = "turns >= 1"', 'check = "turns', "turns is not a fact of replies"),
+        ('claim = "loops"', 'claim = "lops"', 'claim = "lops', "unknown fact 'lops' (did you mean loops?)"),
         ('"same",', '"sane",', r"check = \[\n", "check[1]: unknown fact 'sane' (did you mean"),
         ('"same",', '"tokens",', r"check = \[\n", "'tokens' is a number: compare it"),
         ('do = ["press send"]', 'do = ["pres send"]', 'do = \\["pres ', "do[0]: unknown deed 'pres' (did you mean press?)"),
@@ -72,10 +76,6 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
         ('check = ["temperature > 1"]\n', "", r'\[\[steps\]\]\ntext = "Turn', "check is missing"),
         ('hints = ["Nudge.",', 'hints = ["a", "b",', "hints", "hints has 3 texts"),
         ("[opening]", "[openning]", r"\[openning\]", "unknown key 'openning' (did you mean opening?)"),
-        ("[[claims]]", '[[claims]]\nvote = "Rome"', "vote =", "vote counts the answers of walks"),
-        ("[[claims]]", '[[claims]]\nwalks = 8\nvote = "("', "vote =", "vote: "),
-        ("[[claims]]", "[[claims]]\nstep = 9", "step = 9", "step is 9, and the last one is 3"),
-        ("[[claims]]", "[claims]", r"\[claims\]", "claims must be written as [[claims]], once for each"),
         ('text = "Send it again."', 'text = "' + "word " * 61 + '"', "text = .word", "text has 61 words; 60 are the most"),
         ('points = ["send", ', 'points = ["pane:x", ', "points", "'pane:x' is not the id of a key, or panel:NAME"),
         ('"Temperature"\n', '"Temperature\n', "title", "not valid TOML"),

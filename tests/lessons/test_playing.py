@@ -51,6 +51,25 @@ def test_from_the_first_step_to_the_end(playing: Playing) -> None:
     assert not playing.update(facts)
 
 
+def test_a_claim_that_does_not_hold_at_the_end_of_its_step_is_told_with_its_facts(tmp_path: Path) -> None:
+    text = EXAMPLE.replace('claim = "loops"', """claim = ["tokens == 3", "not says('red')", "same", "loops"]""")
+    playing = Playing(lesson_in(tmp_path, text))
+    facts = MadeFacts(new_replies=0, tokens=3.25, same=False)
+    facts["says", "red"] = True
+    playing.update(facts)
+    assert playing.answer(1)
+    playing.update(facts)
+    assert playing.missed == []
+    facts["new_replies"], facts["ending"] = 1, "length"
+    playing.update(facts)
+    assert playing.missed == [
+        "step 1: tokens == 3 (tokens is 3.25)",
+        "step 1: not says('red') (says('red') is True)",
+        "step 1: same (same is False)",
+        "step 1: loops (loops is absent)",
+    ]
+
+
 def test_without_a_guess_the_step_waits_until_it_is_skipped(playing: Playing) -> None:
     facts = MadeFacts(new_replies=0)
     playing.update(facts)

@@ -16,14 +16,12 @@ from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.engine.port import ALL_FEATURES, ModelSpec
-from termchat.lessons import lesson_file
 from termchat.lessons.expressions import Expression
 from termchat.lessons.lesson import LessonQuestion, LessonText
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
-from termchat.tui.lessons import lesson_screen
 from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import plain_text, read_lessons, render_text, strip_lines
 from termchat.tui.pages.panels import Panels
@@ -31,7 +29,6 @@ from termchat.tui.screen.key_line import key_line
 from termchat.tui.themes.library import PLAIN as NO_COLOUR
 from tests.chats import chat_on, missing
 from tests.colors import contrast
-from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import (
@@ -658,16 +655,18 @@ async def test_a_picture_of_each_step_stays() -> None:
         await desk.until((paths.lesson_pictures_folder() / "first-own" / "01.svg").exists)
 
 
-@pytest.mark.parametrize("tested", [True, False])
-async def test_with_another_model_than_the_course_is_tested_with_that_is_told(
-    monkeypatch: pytest.MonkeyPatch, *, tested: bool
-) -> None:
-    monkeypatch.setattr(lesson_file, "COURSE", paths.lessons_folder())
-    if tested:
-        monkeypatch.setattr(lesson_screen, "TESTED_WITH", MODEL.sha256)
-    async with learner() as desk:
-        await desk.settle()
-        assert ("with tiny some of what they say may be different" in desk.text) is not tested
+@pytest.mark.parametrize("holds", [True, False])
+async def test_where_something_came_out_otherwise_than_the_lesson_says_that_is_told(*, holds: bool) -> None:
+    async with learner(lesson=None) as desk:
+        text = FIRST.replace('check = ["new_replies >= 1"]', 'check = ["new_replies >= 1"]\nclaim = "tokens == 1"', 1)
+        (paths.lessons_folder() / "87-claims.toml").write_text(text)
+        await begun(desk, "claims")
+        desk.chat.adjust_setting("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, *([" blue"] if holds else [" blue", " and"]))
+        await at_step(desk, 3)
+        assert ("this came out otherwise than the lesson says" in desk.text) is not holds
 
 
 async def test_what_is_played_with_a_folder_of_its_own_leaves_nothing_elsewhere(tmp_path: Path) -> None:
@@ -1325,7 +1324,7 @@ async def test_a_row_is_found_by_its_whole_name(tmp_path: Path) -> None:
 async def test_a_key_waits_for_what_comes_of_a_dialog_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a look may fall between the dialog and the model that loads."""
     runs = iter([True, False, True, False, False, False, False])
-    monkeypatch.setattr(Autoplay, "_runs", property(lambda _: next(runs)))
+    monkeypatch.setattr(Autoplay, "runs", property(lambda _: next(runs)))
     await object.__new__(Autoplay).rest()
     assert list(runs) == [False]
 

@@ -107,7 +107,9 @@ class DemoEngine:
     # --- the contract ------------------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> int:
-        if self._real is not None or (isinstance(command, Load) and not is_recording(command.spec)):
+        if self._real is not None or (
+            isinstance(command, Load) and (command.spec.name != SPEC.name or command.spec.path)
+        ):
             self._real = self._real or self._make()
             return self._real.send(command)
         self._pipe = self._pipe or os.pipe()
@@ -131,9 +133,7 @@ class DemoEngine:
             self._played = Playback(self._number, command, events, monotonic)
             self.on_answered()
         else:
-            self._answer(
-                self._number, *(_mark_recorded(event) for _, event in events if not isinstance(event, Steered))
-            )
+            self._answer(self._number, *(event for _, event in events if not isinstance(event, Steered)))
         return self._number
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
@@ -196,18 +196,11 @@ class DemoEngine:
 
     def _answer(self, number: int, *events: Event) -> None:
         assert self._pipe is not None
-        self._answers += ((number, event) for event in events)
+        for event in events:
+            if isinstance(event, Explained):  # nothing is computed again here
+                event = msgspec.structs.replace(event, recomputed=False)
+            self._answers.append((number, event))
         os.write(self._pipe[1], b"!")
-
-
-def _mark_recorded(event: Event) -> Event:
-    """Mark an explanation as recorded: here nothing is computed again."""
-    return msgspec.structs.replace(event, recomputed=False) if isinstance(event, Explained) else event
-
-
-def is_recording(spec: ModelSpec | None) -> bool:
-    """Whether a spec is the recording's, however it is to be loaded."""
-    return spec is not None and spec.name == SPEC.name and not spec.path
 
 
 def _collect_answers(tape: Tape) -> dict[str, deque[Recorded]]:

@@ -14,7 +14,7 @@ from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of
 from termchat.tui.lessons.lesson_words import find_keys
 
-_LOOK = 0.05
+_LOOK = 0.02
 _IDLE_LOOKS = 3
 _PATIENCE = 600.0
 """Seconds in which what runs must have ended."""
@@ -33,13 +33,14 @@ class DeedFailed(Exception):
 
 
 class Autoplay:
-    """Does deeds on the screen of a chat."""
+    """Does deeds on the screen of a chat. `key` is the one that was pressed last, as the app gets it."""
 
     def __init__(self, context: ScreenContext) -> None:
         self._context, self._app, self._chat = context, context.app, context.chat
+        self.key: events.Key | None = None
 
-    async def do(self, deeds: tuple[Deed, ...]) -> None:
-        """Do all of them, in order.
+    async def do(self, deeds: tuple[Deed, ...], pace: float = 0.0) -> None:
+        """Do all of them, in order, with `pace` seconds after each key, and a fifth of that after each letter of a text.
 
         Raises:
             DeedFailed: one of them cannot be done; those before it are.
@@ -52,9 +53,9 @@ class Autoplay:
                 case "press":
                     await self._press_bound(deed.what)
                 case "keys":
-                    await self._press(*deed.what.split())
+                    await self._press(*deed.what.split(), pace=pace)
                 case "type":
-                    await self._press(*deed.what)
+                    await self._press(*deed.what, pace=pace / 5)
                 case "say":
                     await self._focus_composer()
                     self._context.composer.put(deed.what)
@@ -65,7 +66,7 @@ class Autoplay:
                 case "command":
                     await self._run_command(deed.what)
             await asyncio.sleep(_LOOK)
-            if paused:
+            if paused and deed.kind != "wait":
                 await self._wait_for_step(before)
 
     async def rest(self) -> None:
@@ -77,7 +78,7 @@ class Autoplay:
         """
         end = monotonic() + _PATIENCE
         idle = 0
-        while (idle := 0 if self._runs else idle + 1) < _IDLE_LOOKS:
+        while (idle := 0 if self.runs else idle + 1) < _IDLE_LOOKS:
             if monotonic() > end:
                 raise DeedFailed("the reply does not end")
             await asyncio.sleep(_LOOK)
@@ -101,7 +102,8 @@ class Autoplay:
             await asyncio.sleep(0.01)
 
     @property
-    def _runs(self) -> bool:
+    def runs(self) -> bool:
+        """Whether something runs that does not wait for the reader."""
         chat = self._chat
         if getattr(self._app.screen, "gathers", False):  # the list of models, until it is there
             return True
@@ -112,22 +114,23 @@ class Autoplay:
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 
-    async def _press(self, *keys: str) -> None:
+    async def _press(self, *keys: str, pace: float = 0.0) -> None:
         """Press keys by name, as they come from the terminal, each once the app has handled the one before."""
         for key in keys:
             character = key if len(key) == 1 else {"space": " "}.get(key)
-            name = "space" if key == " " else key_of(key) if len(key) == 1 else key
-            event = events.Key(name, character)
-            self._app.post_message(event)
-            await asyncio.sleep(0)
+            self.key = events.Key("space" if key == " " else key_of(key) if len(key) == 1 else key, character)
+            self._app.post_message(self.key)
             await self._settle()
+            if pace:
+                await asyncio.sleep(pace)
 
     async def _settle(self) -> None:
         """Wait until the app has handled every key."""
-        end = monotonic() + _TAKEN
-        await asyncio.sleep(0.02)
+        came, end = asyncio.Event(), monotonic() + _TAKEN
+        self._app.call_later(came.set)
+        await came.wait()
         while getattr(self._app, "typing", False) and monotonic() < end:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
         self._context.tick()
 
     async def _focus_composer(self) -> None:

@@ -1,9 +1,12 @@
-"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, and leaves it."""
+"""The lessons of the app: lists them, begins one on a screen of its own above the reader's chat, leaves it, and plays one by
+its deeds, to see whether every step passes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Notice
@@ -17,6 +20,10 @@ if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
     from termchat.lessons.lesson import Lesson
     from termchat.lessons.playing import LessonState
     from termchat.tui.lessons.lesson_screen import LessonScreen, LessonStrip
+
+_LOOK = 0.02
+_LOADING, _DEEDS, _RESULT = 300.0, 600.0, 5.0
+"""Seconds in which model and lesson must be there, deeds must be done, and what they came to must be seen."""
 
 
 class Learning(LessonKeeping):
@@ -94,7 +101,7 @@ class Learning(LessonKeeping):
 
     async def _start(self, lesson: Lesson, state: LessonState, notices: tuple[Notice, ...]) -> None:
         """Show a lesson on a screen of its own, in place of that of the lesson before."""
-        from termchat.lessons.lesson_chat import begin_chat
+        from termchat.lessons.playing import begin_chat
         from termchat.tui.lessons.lesson_screen import LessonScreen
 
         left, own, sessions = None, self.own, self.own.conversations.sessions
@@ -193,3 +200,53 @@ class Learning(LessonKeeping):
             self._screen = None
             self.own.app.pop_screen()
             self.own.models.end_lesson()
+
+    # --- a lesson that plays itself ------------------------------------------------------------------------------------
+
+    async def play(self, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
+        """Play a lesson by its deeds; return what went wrong, and what its steps claim that is not so."""
+        from termchat.tui.lessons.autoplay import Autoplay
+
+        chat = self.own.chat
+        if not await self._wait(lambda: chat.phase == "idle", _LOADING):
+            why = chat.failure
+            return [f"{why.message}{'; ' + why.hint if why.hint else ''}" if why is not None else "no model is loaded"]
+        if (refused := self.refusal(lesson)) is not None:
+            return [f"{refused.message}; {refused.hint}"]
+        self.begin(lesson, anew=True)
+        await self._wait(lambda: self.strip is not None and self.strip.begun, _LOADING)
+        strip, problems = self.strip, list[str]()
+        if strip is None:
+            return ["the lesson does not begin"]
+        playing, autoplay = strip.playing, Autoplay(self.screen)
+        while not playing.finished and not problems:
+            at, step = playing.step, playing.current
+            early = "; its check holds before anything is done" if playing.already else ""
+            say(f"step {playing.number} of {len(lesson.steps)}{early}")
+            if not strip.passes(at):
+                strip.action_do()
+            done = await self._wait(lambda: not strip.doing and not autoplay.runs, _DEEDS)
+            if not done or strip.note:
+                problem = strip.note or "its deeds do not end"
+            elif await self._wait(lambda at=at: strip.passes(at), _RESULT):  # type: ignore[misc]
+                continue
+            elif unmet := [check.written for check in step.checks if not check.holds(strip.facts)]:
+                problem = f"not met: {'; '.join(unmet)}"
+            else:
+                problem = (
+                    "its question waits" if playing.asks is not None else "its check holds before anything is done"
+                )
+            problems.append(f"step {at + 1}{f' (line {step.line})' if step.line else ''}: {problem}")
+        if playing.missed:
+            problems.append(f"what it says is not so with this model: {'; '.join(playing.missed)}")
+        self.leave()
+        return problems
+
+    async def _wait(self, condition: Callable[[], object], seconds: float) -> bool:
+        """Wait until a condition holds, the chat failed, or time is over; return whether it holds."""
+        end = monotonic() + seconds
+        while not condition():
+            if monotonic() > end or self.screen.chat.phase == "failed":
+                return bool(condition())
+            await asyncio.sleep(_LOOK)
+        return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ import msgspec
 from termchat import atomic, paths
 from termchat.chat.changes import Notice
 from termchat.engine.abilities import Refused
-from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.screen import ChatScreen
 
@@ -37,7 +35,6 @@ class LessonKeeping:
         """Whether the reader wants all of a step's text; None as long as nothing was said."""
         self.folder: Path | None = None
         """Where progress is kept instead of the user's own files; no pictures are kept then."""
-        self._drawing: BackgroundTask[None] | None = None
 
     def leave(self, *notices: Notice, strip: object = None) -> None:
         """Leave the lesson (of that strip, if it is still played): the reader's own chat is shown again, or the one that was
@@ -84,10 +81,9 @@ class LessonKeeping:
         svg = self.own.app.export_screenshot(title=f"{lesson.title}, step {step}")
         path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
 
-        def write() -> Iterator[None]:
+        def write() -> None:
             with contextlib.suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 atomic.replace(path, svg.encode())
-            yield
 
-        self._drawing = BackgroundTask(write)
+        self.own.run_worker(write, thread=True)

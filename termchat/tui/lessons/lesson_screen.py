@@ -18,10 +18,9 @@ from termchat.config.origins import LESSON as FROM_LESSON
 from termchat.conversation.tree import Place
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
-from termchat.lessons import lesson_file
-from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson import Lesson, LessonStep, LessonText
 from termchat.lessons.lesson_facts import LessonFacts
-from termchat.lessons.playing import LessonState, Playing, ResumePoint
+from termchat.lessons.playing import LessonState, Playing, ResumePoint, truth_of
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.key import Label, keys_of
@@ -37,8 +36,6 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 LOOKS_PER_SECOND = 4
-TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
-"""The model for which the claims of the course hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
 _NUMBER = frozenset("0123456789.,-")
@@ -120,15 +117,13 @@ class LessonStrip(Slip, can_focus=True):
         shown.composer.before_all = self.direct
         shown.composer.commands = partial(self._run_command, shown.composer.commands)
         self.begun = True
-        self._mark()
         self.playing.update(self.facts)
-        self._compose_text()
-        self._keep_and_show()
+        self._begin_step()
         shown.tick()
-        if (
-            self.open
-        ):  # its key was pressed by now; behind the composer, which the screen gives the keyboard as it is mounted
-            self.app.call_later(self.take_keyboard)
+        if self.open:  # its key was pressed by now
+            self.app.call_later(
+                self.take_keyboard
+            )  # behind the composer, which has the keyboard as the screen is mounted
         else:
             shown.take_keyboard()
 
@@ -157,19 +152,26 @@ class LessonStrip(Slip, can_focus=True):
         if turned:
             chat.adjust_all(turned, dict.fromkeys(turned, FROM_LESSON))
 
-    def _mark(self) -> None:
-        """Show the panels that a step points at, and note its beginning, if it can be resumed there."""
-        playing, panels, chat = self.playing, self._shown.panels, self._chat
-        speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
-        if speaks and self._shown.size.width >= ALONE:
-            panels.need("lesson")
-        else:
-            panels.release("lesson")
+    def _begin_step(self) -> None:
+        """Show the step with the panels that it points at, put its text into the empty composer (in a lesson that is resumed it
+        may be there), and note its beginning, if it can be resumed there."""
+        playing, panels, chat, composer = self.playing, self._shown.panels, self._chat, self._shown.composer
         self._typed = self.note = ""
         self._ran = False
         elsewhere = chat.busy or chat.walks.shown is not None or self._mode in ("tune", "tokens", "walks")
         if not self.facts.has_strange and not elsewhere:
             playing.point = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.find_differing())
+        step = LessonStep(LessonText()) if playing.finished else playing.current
+        if any(point.startswith(_PANEL) for point in step.points) and self._shown.size.width >= ALONE:
+            panels.need("lesson")
+        else:
+            panels.release("lesson")
+        sends = bool(step.deeds) and step.deeds[0].sends
+        text = step.compose or (self._given if sends else "")  # it may have been sent too early
+        if text and composer.text in ("", text):
+            self._given = text
+            composer.put(text)
+        self.show()
 
     def end(self) -> None:
         """Stop, and keep how far the lesson is."""
@@ -197,42 +199,26 @@ class LessonStrip(Slip, can_focus=True):
             self._have_left(*(change for change in changes if isinstance(change, Notice)), paused)
 
     def _judge_model(self) -> None:
-        """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
-        model, is_ours = self._model, self.lesson.path.parent == lesson_file.COURSE
+        """Leave where the engine of a new model cannot do what the lesson needs."""
         if (refused := self._keeping.refusal(self.lesson)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._have_left(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-        elif model is not None and model.sha256 != TESTED_WITH and is_ours and self._keeping.recording is None:
-            why = f"with {model.name} some of what they say may be different"
-            self._shown.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
     def look(self) -> None:
         """Look at the facts; a few times a second."""
         if self.is_over:
             return
-        step, finished = self.playing.step, self.playing.finished
+        step, finished, missed = self.playing.step, self.playing.finished, len(self.playing.missed)
         if self.playing.update(self.facts):
+            if len(self.playing.missed) > missed:
+                why = "another model or other settings may be why"
+                self._shown.tell(Notice("this came out otherwise than the lesson says", why))
             if (step, finished) != (self.playing.step, self.playing.finished):
-                self._mark()
                 self._keeping.draw_picture(self.lesson, step + 1)
-                self._compose_text()
-            self._keep_and_show()
+                self._begin_step()
+            self.show()
         elif (self._is_direct, self.rows, self._awaits()) != self._seen:
             self.show()
-
-    def _compose_text(self) -> None:
-        """Put the text of a step into the empty composer; in a lesson that is resumed it may be there."""
-        step, composer = self.playing.current, self._shown.composer
-        text = "" if self.playing.finished else step.compose
-        if not text and not self.playing.finished and step.deeds[:1] and step.deeds[0].sends:
-            text = self._given  # it may have been sent too early
-        if text and composer.text in ("", text):
-            self._given = text
-            composer.put(text)
-
-    def _keep_and_show(self) -> None:
-        self._keeping.keep(self.playing)
-        self.show()
 
     @property
     def _mode(self) -> str:
@@ -287,9 +273,10 @@ class LessonStrip(Slip, can_focus=True):
         return Lights(tuple(dict.fromkeys(keys)), tuple(pages))
 
     def show(self) -> None:
-        """Draw the strip, and have the screen follow: it lights keys, and says which answer."""
+        """Draw the strip, and have the screen follow: it lights keys, and says which answer. Keep how far the lesson is."""
         if self.is_over or not self.begun:
             return
+        self._keeping.keep(self.playing)
         self._seen = self._is_direct, self.rows, self._awaits()
         lines = strip_lines(
             self.playing, max(self._shown.size.width - 2, 8), self.rows, note=self._find_note(), typed=self._typed,
@@ -393,15 +380,11 @@ class LessonStrip(Slip, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Take in a key that is none of the table."""
-        is_digit = event.character is not None and event.character in _NUMBER
-        if not (is_digit or event.key in ("enter", "backspace") or event.is_printable):
+        if not (event.is_printable or event.key in ("enter", "backspace")):
             return
         event.stop()
         event.prevent_default()
-        question = self.playing.asks
-        if question is not None and question.is_number and (is_digit or event.key in ("enter", "backspace")):
-            self._type(event.key, event.character)
-        else:
+        if not self._type(event.key, event.character):
             self.back()
             self._shown.tell(Notice("that is no key of the lesson", f"{name_of('keys')} lists them"))
 
@@ -410,12 +393,9 @@ class LessonStrip(Slip, can_focus=True):
         the lesson."""
         if not self._is_direct:
             return False
-        question, composer = self.playing.asks, self._shown.composer
-        if question is not None and question.is_number:
-            is_digit = character is not None and character in _NUMBER
-            if is_digit or (self._typed and key in ("enter", "backspace")):
-                self._type(key, character)
-                return True
+        composer = self._shown.composer
+        if (self._typed or key not in ("enter", "backspace")) and self._type(key, character):
+            return True
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
             composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
             self._aside = self._given
@@ -465,9 +445,7 @@ class LessonStrip(Slip, can_focus=True):
 
     def action_answer(self, number: float) -> None:
         """Answer with a digit; on the strip it is one of a number, if a number is asked for."""
-        if self.playing.asks is not None and self.playing.asks.is_number and self.open:
-            self._type("", f"{number:.0f}")
-        else:
+        if not (self.open and self._type("", f"{number:.0f}")):
             self._answer(number)
 
     def _answer(self, number: float) -> None:
@@ -476,7 +454,7 @@ class LessonStrip(Slip, can_focus=True):
         self.back()
         if accepted:
             self.look()
-            self._keep_and_show()
+            self.show()
             return
         if question is None:
             refusal = Notice("the lesson asks nothing now", "a message may begin with a space")
@@ -487,23 +465,31 @@ class LessonStrip(Slip, can_focus=True):
         self._shown.tell(refusal)
         self.show()
 
-    def _type(self, key: str, character: str | None) -> None:
-        """Take in a key of a number, or the end of one."""
+    def passes(self, step: int) -> bool:
+        """Look whether a step is over, for who plays the lesson; answer its question, as far as the right answer is known."""
+        self.look()
+        if self.playing.step == step and self.playing.asks is not None:
+            self._answer(truth_of(self.playing.asks, self.facts) or 1.0)
+        return self.playing.finished or self.playing.step != step
+
+    def _type(self, key: str, character: str | None) -> bool:
+        """Take in a key of a number, or the end of one; return False where it is none, or no number is asked for."""
+        question = self.playing.asks
+        is_digit = character is not None and character in _NUMBER
+        if question is None or not question.is_number or not (is_digit or key in ("enter", "backspace")):
+            return False
         if key == "backspace":
             self._typed = self._typed[:-1]
-        elif key != "enter" and character is not None:
+        elif character is not None and is_digit:
             self._typed = (self._typed + character.replace(",", "."))[:_LONGEST_NUMBER]
-        elif key == "enter":
+        elif self._typed:
             try:
-                number = float(self._typed)
+                self._answer(float(self._typed))
             except ValueError:
-                if self._typed:
-                    self._shown.tell(Notice(f"not a number: {self._typed}"))
+                self._shown.tell(Notice(f"not a number: {self._typed}"))
                 self._typed = ""
-            else:
-                self._answer(number)
-                return
         self.show()
+        return True
 
     def action_hint(self) -> None:
         playing = self.playing
@@ -547,9 +533,7 @@ class LessonStrip(Slip, can_focus=True):
     def action_skip(self) -> None:
         if not self.playing.finished:
             self.playing.skip(self.facts)
-            self._mark()
-            self._compose_text()
-            self._keep_and_show()
+            self._begin_step()
 
     def action_more(self) -> None:
         self._keeping.unfolded = not self._is_whole

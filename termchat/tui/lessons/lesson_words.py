@@ -134,19 +134,16 @@ def strip_lines(
             must.append([("Hint ", Ink("accent", bold=True)), *render_text(step.hints[playing.hints - 1])])
         if asked is not None:
             must.append(_question(asked, typed, live=direct or open))
-    body = _wrapped([[*before, *text, *answered], *must], width)
-    if len(body) > rows - 1 and answered:  # the first to go
-        body = _wrapped([[*before, *text], *must], width)
-    cut = len(body) > rows - 1
+    needed = _wrapped(must, width)
+    room = rows - 1 - len(needed)
+    body = _wrapped([[*before, *text, *answered]], width)
+    if answered and len(body) > room:  # the first to go
+        body = _wrapped([[*before, *text]], width)
+    cut = len(body) > room
     if cut:
-        needed = _wrapped(must, width)
-        if len(needed) < rows - 1:
-            body = [*_cut(_wrapped([[*before, *text]], width), rows - 1 - len(needed), width), *needed]
-        else:
-            body = _cut(
-                _wrapped([[*before, *(run for part in must for run in (*part, ("  ", TEXT)))]], width), rows, width
-            )
-    return [*body, _last(playing, width, open=open, folds=unfolded or cut, unfolded=unfolded)][:rows]
+        body = _cut(body, max(room, 1), width)
+    last = _last(playing, width, open=open, folds=unfolded or cut, unfolded=unfolded)
+    return [*[*body, *needed][: rows - 1], last]
 
 
 def _verdict(playing: Playing) -> list[Run]:
@@ -235,9 +232,7 @@ def _wrapped(parts: Iterable[Iterable[Run]], width: int) -> list[Line]:
 
 
 def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
-    """Keep so many lines; end the last one between two words if lines are cut."""
-    if len(lines) <= room or not room:
-        return lines[:room]
+    """Keep so many lines; end the last one between two words, with the key for the rest."""
     *kept, last = lines[:room]
     mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does=_DOES["lesson-more"]))]
     runs: list[Run] = []

