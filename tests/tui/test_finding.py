@@ -12,10 +12,9 @@ from textual.geometry import Region
 from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.chunks import Splitter
-from termchat.tui.transcript.code import find_blocks
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding, make_pattern
-from termchat.tui.transcript.markdown import ChunkBlock
+from termchat.tui.transcript.markdown import ChunkBlock, find_code
 from termchat.tui.transcript.selection import map_characters
 from termchat.tui.transcript.turn_source import parts_of
 from termchat.tui.transcript.view import CURRENT, HIT
@@ -101,7 +100,7 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
 
 def test_blocks_of_code_are_found_in_lists_too_and_while_they_are_open() -> None:
     text = "x\n```py\na\n\n  b\n```\n1. y\n   ~~~~\n   c\n   ~~~\n   ~~~~\n- ```\n  d\n  ```\n`e`\n```\nopen"
-    assert list(find_blocks(text)) == [
+    assert find_code(text) == [
         ("a\n\n  b", "py"),
         ("c\n~~~", ""),
         ("d", ""),

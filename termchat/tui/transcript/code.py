@@ -6,8 +6,6 @@ looked at.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -75,25 +73,3 @@ def _find_lexer(language: str) -> Lexer | None:
 @lru_cache(maxsize=512)
 def _find_ink(kind: _TokenType) -> Ink:
     return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), TEXT)
-
-
-_OPENS = re.compile(r"((?:\s*(?:[-+*]|\d{1,9}[.)])\s)?\s*)(`{3,}(?=[^`]*$)|~{3,})\s*(\S*)")
-
-
-def find_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
-    still be open."""
-    fence, indent, language = "", 0, ""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if not fence:
-            opens = _OPENS.match(line)
-            if opens is not None:
-                fence, indent, language = opens[2], len(opens[1]), opens[3]
-        elif (end := line.strip()).startswith(fence) and not end.strip(fence[0]):
-            yield "\n".join(lines), language
-            fence, lines = "", []
-        else:
-            lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
-    if fence and lines:
-        yield "\n".join(lines), language

@@ -81,6 +81,13 @@ def _make_parser() -> MarkdownIt:
     return parser
 
 
+def find_code(text: str) -> list[tuple[str, str]]:
+    """Find all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
+    still be open."""
+    fences = [token for token in _make_parser().parse(text) if token.type == "fence"]
+    return [(fence.content.removesuffix("\n"), (fence.info.split() or [""])[0]) for fence in fences]
+
+
 def _parse_math(state: StateInline, silent: bool) -> bool:
     """Leave LaTeX as it is, so that no sign in it means anything; a rule for the parser."""
     if state.src[state.pos] not in "$\\" or (match := _MATH.match(state.src, state.pos, state.posMax)) is None:

@@ -72,8 +72,7 @@ class Turn:
             self.is_read = True
             self.source = TurnSource(self.parts, self.source.number, look)
             self._is_markdown = look == "reading" and self.source.role == "assistant"
-            self._title = self._make_title()
-            self.blocks = [self._title]
+            self.blocks = [self._make_title()]
             if not self._is_markdown:
                 self._text = TextBlock(self.source, 0)
             elif (folded := self._fold()) is not None:
@@ -83,9 +82,9 @@ class Turn:
             self._read_on(running)
             return 0
         keep = min(self._settled, len(self.blocks))
-        title = self._make_title()
-        if title.runs != self._title.runs:
-            self.blocks[0] = self._title = title
+        title, before = self._make_title(), self.blocks[0]
+        if not isinstance(before, NoteBlock) or title.runs != before.runs:
+            self.blocks[0] = title
             keep = 0
         self._read_on(running)
         return keep - 1 if keep > 1 else keep  # a mark may have come behind the last character of a finished block
@@ -117,7 +116,7 @@ class Turn:
         if self.version != (number, versions):
             self.version = number, versions
             if self.is_read:
-                self.blocks[0] = self._title = self._make_title()
+                self.blocks[0] = self._make_title()
 
     def _make_title(self) -> NoteBlock:
         """Make the head: who speaks, which version of the turn this is, which walk, and a remark.
@@ -177,9 +176,8 @@ class Turn:
         if self._splitter is None:
             self._settled, opened = len(self.blocks), self._open_text(done=done)
         else:
-            from termchat.tui.transcript.markdown import (
-                ChunkBlock,
-            )  # here and not above: the first frame has no Markdown
+            # Here and not above: the first frame has no Markdown.
+            from termchat.tui.transcript.markdown import ChunkBlock
 
             self.blocks += [ChunkBlock(source, chunk) for chunk in self._splitter.finished()]
             self._settled = len(self.blocks)
