@@ -6,6 +6,7 @@ import codecs
 import copy
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import gt
@@ -379,8 +380,8 @@ class Node:
 
     def settings_before(self, index: int) -> SettingsRecord | None:
         """Return the settings that are in force before token `index`."""
-        reached = (settings for settings, at in zip(self.settings, self.settings_at, strict=True) if at <= index)
-        return max(reached, key=lambda settings: settings.number, default=None)
+        reached = bisect_right(self.settings_at, index)
+        return self.settings[reached - 1] if reached else None
 
     def text(self, count: int | None = None) -> str:
         """Return the shown text of the node; of a reply, that of its first `count` tokens."""

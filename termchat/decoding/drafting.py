@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import takewhile
 from math import inf
-from statistics import median
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -139,7 +138,7 @@ class BatchTimes:
         self._batches += 1
         if self._batches > _FRESH or not self._singles or rows >= len(self._prior):
             return
-        single = median(self._singles)
+        single = _median(self._singles)
         self._ratios.setdefault(rows, deque(maxlen=_RECENT)).append(us / single if single else self._prior[rows])
         self._times = [self._estimate_cost(count) for count in range(len(self._prior))]
 
@@ -157,7 +156,13 @@ class BatchTimes:
         size = min(self._ratios, key=lambda size: abs(size - rows))
         before = self._prior[size]
         known = [before] * (_WEIGHT if self.measured else 1)
-        return max(median([*self._ratios[size], *known]) * self._prior[rows] / before, 1.0)
+        return max(_median([*self._ratios[size], *known]) * self._prior[rows] / before, 1.0)
+
+
+def _median(values: Collection[float]) -> float:
+    """Return the median; `statistics` has it too, but takes longer to import than the first frame should wait."""
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[~half]) / 2
 
 
 def _fill_up(measured: Mapping[int, float]) -> list[float]:

@@ -133,7 +133,8 @@ class LocalEngine:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self._outbox = Outbox(self._in.fileno())
-        self._frames, self._since_answer = wire.Frames(wire.EVENTS, keeps_bytes=self._line.trusted), 0
+        self._frames: wire.Frames[Event] = wire.Frames(Event, keeps_bytes=self._line.trusted)
+        self._since_answer = 0
         self._offers = ALL_FEATURES
         self._open.clear()
         if sys.platform == "linux":

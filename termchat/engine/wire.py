@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
@@ -23,8 +24,6 @@ from termchat.text import UNREADABLE, explain_unreadable, size
 T = TypeVar("T")
 
 ENCODER = msgspec.msgpack.Encoder(enc_hook=as_packed)
-EVENTS: msgspec.msgpack.Decoder[tuple[int, Event]] = msgspec.msgpack.Decoder(tuple[int, Event])
-COMMANDS: msgspec.msgpack.Decoder[tuple[int, Command]] = msgspec.msgpack.Decoder(tuple[int, Command])
 
 _HEAD = 4
 _NUMBER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
@@ -53,16 +52,21 @@ BEATS_S = 2.5
 
 
 class Frames(Generic[T]):
-    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` each
-    token carries its encoded bytes (see `records.keep_bytes`) for the store.
+    """Splits a stream of bytes into whole messages of a kind; `beats` counts the signs of life among them. With `keeps_bytes`
+    each token carries its encoded bytes (see `records.keep_bytes`) for the store.
     """
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, keeps_bytes: bool = False) -> None:
-        self._decoder, self._keeps_bytes = decoder, keeps_bytes
+    def __init__(self, kind: Any, *, keeps_bytes: bool = False) -> None:
+        self._kind, self._keeps_bytes = kind, keeps_bytes
         self._buffer = bytearray()
         self.beats = 0
 
-    def feed_bytes(self, data: bytes) -> list[T]:
+    @cached_property
+    def _decoder(self) -> msgspec.msgpack.Decoder[tuple[int, T]]:
+        """Made for the first message: for all kinds it takes some milliseconds, and the first frame needs none."""
+        return msgspec.msgpack.Decoder(tuple[int, self._kind])  # type: ignore[name-defined]
+
+    def feed_bytes(self, data: bytes) -> list[tuple[int, T]]:
         """Take bytes and return the messages they complete.
 
         Raises:
@@ -70,7 +74,7 @@ class Frames(Generic[T]):
         """
         buffer = self._buffer
         buffer += data
-        found: list[T] = []
+        found: list[tuple[int, T]] = []
         at = 0
         while len(buffer) - at >= _HEAD:
             length = int.from_bytes(buffer[at : at + _HEAD], "little")
@@ -90,7 +94,7 @@ class Frames(Generic[T]):
                     found.append(self._decoder.decode(body))
                 except UNREADABLE as error:
                     raise FrameError(explain_unreadable(error)) from error
-                if self._keeps_bytes and isinstance(found[-1], tuple) and isinstance(token := found[-1][1], Token):
+                if self._keeps_bytes and isinstance(token := found[-1][1], Token):
                     # Behind the head of the pair and its number.
                     keep_bytes(token, body[1 + _NUMBER_BYTES.get(body[1], 1) :])
             at = end

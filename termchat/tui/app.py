@@ -145,6 +145,8 @@ class TermchatApp(LeavingApp):
         self.palette = self.theme_chooser.of(theme)
         """The colours for widgets that draw their own lines."""
         self.show_theme(self.theme_chooser.wanted)
+        self._styled = self.current_theme
+        self.stylesheet.set_variables(self.get_css_variables())
         options: dict[str, Any] = {
             "models": self._models,
             "sessions": sessions,
@@ -184,6 +186,12 @@ class TermchatApp(LeavingApp):
         self.theme = self.palette.name
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Read the style sheets again if the theme is another one: to read them takes as long as to draw the first frame."""
+        if self._styled is not self.current_theme:
+            self._styled = self.current_theme
+            super().refresh_css(animate)
 
     def action_keep_theme(self, wanted: str) -> None:
         """Show a theme now and at the next start."""

@@ -185,7 +185,8 @@ def stamped(it: Faked) -> list[str]:
     pieces = setting_changes.mark_pieces(((span, span.node.text(span.count)) for span in spans), {})
     told = [text for piece in pieces for _, text in piece.marks]
     source = TurnSource(parts_of(spans))
-    assert "".join(text.text for text in source.read())
+    source.read()
+    assert source.text
     assert [mark.text for mark in source.marks] == told
     return told
 

@@ -20,6 +20,7 @@ from termchat.conversation.token_texts import Texts
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token, bytes_of
 from termchat.engine import wire
+from termchat.engine.port import Event
 from tests.conversation.stored import reopened, same, say
 from tests.made_records import reply, settings, stream, user, with_margins
 
@@ -155,7 +156,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
 def test_a_token_from_the_pipe_is_stored_as_it_came_and_a_changed_one_is_not() -> None:
     drawn = next(record for record in stream([1, 2], [b"word"]) if isinstance(record, Token))
     for number in (1, 127, 128, 256, 70_000, 2**40):
-        frames = wire.Frames(wire.EVENTS, keeps_bytes=True)
+        frames: wire.Frames[Event] = wire.Frames(Event, keeps_bytes=True)
         ((_, event),) = frames.feed_bytes(wire.frame(number, drawn))
         assert isinstance(event, Token)
         assert event == drawn

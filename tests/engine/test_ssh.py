@@ -446,10 +446,10 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
     assert line.stdout is not None
     line.stdin.write(wire.frame(1, Probe()))
     data = b""
-    frames: wire.Frames[tuple[int, Event]] = wire.Frames(wire.EVENTS)
+    frames: wire.Frames[Event] = wire.Frames(Event)
     while not (heard := wire.find_hello(data)) or not frames.feed_bytes(heard[2]):
         data += line.stdout.read(1 << 16)
-        frames = wire.Frames(wire.EVENTS)
+        frames = wire.Frames(Event)
     assert frames.beats == 0
     line.stdin.close()
     line.wait()

@@ -236,7 +236,9 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     more = chat.grow_node("assistant", parent=2, at=len(first))
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
     parts = parts_of(chat.find_reply())
-    assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.list_turns())[-1][1]
+    source = TurnSource(parts)
+    source.read()
+    assert source.text == text == list(chat.list_turns())[-1][1]
     assert parts[-1].end == len(text)
     track, ref = Track([parts]), TokenRef(more.number, 0)
     begin, end = track.span(ref)

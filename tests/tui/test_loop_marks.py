@@ -92,9 +92,9 @@ def test_a_loop_over_two_pieces_of_a_reply_is_one() -> None:
     told = list(mark_pieces([(span, span.node.text(span.count)) for span in spans], {}))
     assert [piece.marks for piece in told] == [[], [(20, 'loop: " He was so happy." 8 times from token 3')]]
     source = TurnSource(parts_of(spans))
-    text = "".join(part.text for part in source.read())
+    source.read()
     ((begin, end),) = source.loops
-    assert text[begin:end] == LOOP * 8
+    assert source.text[begin:end] == LOOP * 8
 
 
 def test_a_loop_in_the_last_piece_of_a_reply_is_read_from_that_piece() -> None:
@@ -106,13 +106,13 @@ def test_a_loop_in_the_last_piece_of_a_reply_is_read_from_that_piece() -> None:
     said(more, [" And", " so", *AGAIN * 8])
     more.add(finished("user"))
     source = TurnSource(parts_of(chat.find_reply()))
-    list(source.read())
+    source.read()
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
     forked = chat.grow_node("assistant", parent=more.number, at=2 + len(AGAIN) * 4 + 2)
     said(forked, [*AGAIN[2:], *AGAIN * 3])
     forked.add(finished("user"))
     source = TurnSource(parts_of(chat.find_reply()))
-    list(source.read())
+    source.read()
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
 
 
@@ -121,13 +121,13 @@ def test_ignored_end_tokens_are_marked_once_something_follows() -> None:
     ending = msgspec.structs.replace(token(len(node.tokens), ""), id=2, end=True)
     node.add(ending)
     source = TurnSource(parts_of(chat.find_reply()))
-    list(source.read())
+    source.read()
     assert source.marks == []
     said(node, [" user"])
-    list(source.read())
+    source.read()
     node.add(msgspec.structs.replace(ending, step=5))
     node.add(finished("end"))
-    list(source.read())
+    source.read()
     assert [(mark.offset, mark.text) for mark in source.marks] == [(10, "end token ignored at token 3")]
     assert node.tokens.unpacked(node.tokens.packed()).end_tokens == [3, 5]
 

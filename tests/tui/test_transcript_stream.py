@@ -7,9 +7,9 @@ import pytest
 from rich.cells import cell_len
 
 from termchat.decoding.constraint import Constraint
-from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.chunks import Splitter, close_marks, complete_table
 from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.markdown import ChunkBlock
 from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, source_of, start, token
 
 WIDTH = 60

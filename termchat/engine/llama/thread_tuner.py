@@ -14,9 +14,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from math import inf
+from math import fsum, inf
 from pathlib import Path
-from statistics import fmean
 from time import monotonic
 from typing import NamedTuple
 
@@ -115,7 +114,8 @@ _RECENT, _MEMORY = 8, 64
 def _mean(times: deque[float], *, forgiving: bool = False) -> float:
     """Return the mean of the recent times, inf without any; if `forgiving`, without the longest: it may be an accident."""
     recent = sorted(islice(reversed(times), _RECENT))
-    return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent) if recent else inf
+    recent = recent[:-1] if forgiving and len(recent) > 1 else recent
+    return fsum(recent) / len(recent) if recent else inf
 
 
 class _Trial(NamedTuple):

@@ -124,7 +124,7 @@ class Inbox:
         return self._steer.popleft()[1] if self._steer else None
 
     def _read_commands(self) -> None:
-        frames = wire.Frames(wire.COMMANDS)
+        frames: wire.Frames[Command] = wire.Frames(Command)
         try:
             while data := os.read(self._descriptor, 1 << 16):
                 for number, command in frames.feed_bytes(data):

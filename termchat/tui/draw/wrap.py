@@ -145,14 +145,6 @@ class Wrapper:
         """For each of `lines`, how many characters were fed before it."""
         return [*self.starts, self._word_start] if self._word and not self._word_fits() else self.starts
 
-    def copy(self) -> Wrapper:
-        """Return a wrapper that goes on from here by itself."""
-        other = Wrapper.__new__(Wrapper)
-        vars(other).update(vars(self))
-        other.closed, other.starts = list(self.closed), list(self.starts)
-        other._line, other._word = list(self._line), list(self._word)
-        return other
-
     def _extend_word(self, piece: str, ink: Ink, *, parted: bool, is_sign: bool = False) -> None:
         if parted or self._is_sign:
             self._end_word()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from rich.cells import cell_len
 from textual import events
+from textual.dom import DOMNode
 from textual.message import Message
 from textual.timer import Timer
 
@@ -100,13 +101,12 @@ class Panels(LinesView):
             self._needed = columns
             self.fit(self._columns)
 
-    def fit(self, columns: int) -> None:
-        """Follow the width of the screen."""
+    def fit(self, columns: int, screen: DOMNode | None = None) -> None:
+        """Follow the width of the screen; name it before they are mounted there."""
         self._columns = columns
         self.beside = columns >= max(_BESIDE, self._needed + _WIDTH if self._needed else 0)
-        self.screen.set_class(columns >= _WIDE, "-wide")
-        self.screen.set_class(columns < ALONE, "-alone")
-        self.screen.set_class(self.is_shown, "-panels")
+        classes = {"-wide": columns >= _WIDE, "-alone": columns < ALONE, "-panels": self.is_shown}
+        (screen or self.screen).update_classes(classes)
 
     def open_like(self, other: Panels) -> None:
         """Show the panels where a person has asked for those of another screen."""

@@ -351,9 +351,9 @@ class ChatActions(ScreenContext):
 
     def action_copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
-        from termchat.tui.transcript.code import find_blocks  # not needed before the first frame
+        from termchat.tui.transcript.markdown import find_code  # not needed before the first frame
 
-        code_blocks = [block for reply in self._list_replies() for block in find_blocks(reply)]
+        code_blocks = [block for reply in self._list_replies() for block in find_code(reply)]
         if not code_blocks:
             self.tell(Notice("no code block to copy"))
             return

@@ -152,6 +152,9 @@ class ChatScreen(ChatActions):
     # --- the screen --------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
+        # As the first size has it, before there are widgets whose styles would be found anew.
+        self.panels.fit(self.app.size.width, self)
+        self.tokens.set_class(self.app.size.height >= _TALL, "-tall", update=False)
         yield self._header
         with Row(id="main"):
             with Column(id="chat"):

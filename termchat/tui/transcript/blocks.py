@@ -5,7 +5,6 @@ A block's height is an estimate until it has been laid out. Then it keeps its li
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,19 +12,13 @@ from typing import NamedTuple
 from termchat.conversation.token_marks import TokenMark
 from termchat.text import one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, on_ground
+from termchat.tui.draw.marks import TEXT
 from termchat.tui.draw.wrap import Wrapper, wrap_runs
-from termchat.tui.transcript.chunks import Chunk, close_marks, complete_table, dedent
-from termchat.tui.transcript.code import render_code, render_label
-from termchat.tui.transcript.markdown import CODE, TEXT, render_markdown, render_paragraph
 from termchat.tui.transcript.turn_source import TurnSource
 
 STAMP = Ink("stamp", italic=True)
 USER_GROUND = "surface"
 CARET: Run = ("▌", Ink("accent"))
-
-_FAR = 400
-"""Characters within which a word that is on the screen is looked for in the source."""
-_LINE_END = re.compile(r"[^\S\n]*\n?")
 
 
 class Cell(NamedTuple):
@@ -40,8 +33,14 @@ class Cell(NamedTuple):
 class Block:
     """Characters `start` to `end` of a turn, laid out when it comes into view. `gap` puts a blank line before it.
 
+    Of code between fences `fence` is the sign that they are made of, and `lead` how many characters the line with the opening
+    one has, which is not shown; 0 where the block goes on with code.
+
     One of this very class stands for the blocks of a turn that has not come near the view yet.
     """
+
+    fence = ""
+    lead = 0
 
     def __init__(self, source: TurnSource, start: int, end: int, *, gap: bool = False) -> None:
         self.source, self.start, self.end = source, start, end
@@ -173,47 +172,3 @@ class TextBlock(Block):
     def align(self, lines: Sequence[Line]) -> list[int]:
         starts = self._wrapper.line_starts[: len(self._wrapper.closed) if self.ends_line else None]
         return [self.start + start for start in starts[max(len(starts) - len(lines), 0) :]]
-
-
-class ChunkBlock(Block):
-    """A chunk of Markdown. `open`: it may still change."""
-
-    def __init__(self, source: TurnSource, chunk: Chunk, *, open: bool = False) -> None:
-        super().__init__(source, chunk.start, chunk.end, gap=chunk.gap)
-        self.chunk, self.open = chunk, open
-        is_labelled = chunk.kind == "code" and chunk.first and chunk.language
-        self._label = [render_label(chunk.language)] if is_labelled else []
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChunkBlock) and self.open == other.open and self.chunk == other.chunk
-
-    __hash__ = Block.__hash__
-
-    def content(self, width: int) -> list[Line]:
-        chunk = self.chunk
-        if chunk.kind == "code":
-            return self._label + render_code(chunk.source, chunk.language, width)
-        if chunk.kind == "math":
-            return wrap_runs([(chunk.source.rstrip("\n"), CODE)], width)
-        if self.open and not chunk.head and (table := complete_table(chunk.source)) is not None:
-            return render_markdown(table, width, chunk.indent)
-        if self.open and chunk.kind == "paragraph" and not chunk.indent:
-            return render_paragraph(chunk.source, width)
-        source = close_marks(chunk.source) if self.open else chunk.source
-        if chunk.indent:
-            source = "\n".join(dedent(line, chunk.indent) for line in source.split("\n"))
-        return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0)
-
-    def align(self, lines: Sequence[Line]) -> list[int]:
-        offsets, at, source = [], 0, self.chunk.source
-        for line in lines:
-            # The line with the fence, which is not shown, goes with the first line of the code.
-            offsets.append(min(self.start + (self.chunk.lead + at if at else 0), self.end))
-            if line in self._label:
-                continue
-            for word in line.text.split():
-                place = source.find(word, at, at + _FAR)
-                at = place + len(word) if place >= 0 else at
-            ending = _LINE_END.match(source, at)
-            at = ending.end() if ending is not None else at
-        return offsets

@@ -245,28 +245,6 @@ def dedent(line: str, depth: int) -> str:
 
 # --- a chunk that still streams -----------------------------------------------------------------------------------------
 
-STEP = 64
-"""Characters by which `measure_closed` moves on."""
-_SENTENCE_END = re.compile(r"[.!?,;:] (?=\S)")
-
-
-def measure_closed(source: str) -> int:
-    """Count the characters of a paragraph that still streams that can be read without the rest: whole sentences, nothing open
-    in them.
-
-    It moves on in steps, so that the lines for it can be kept for a while.
-    """
-    if "\n" in source.rstrip("\n"):
-        return 0
-    end = 0
-    for match in _SENTENCE_END.finditer(source, 0, len(source) // STEP * STEP):
-        end = match.end()
-    text = source[:end]
-    emphasis = text.replace("**", "").replace("__", "")
-    pairs = (*(text.count(marker) for marker in ("`", "**", "__", "~~")), emphasis.count("*"), emphasis.count("_"))
-    return end if text.count("[") == text.count("]") and not any(count % 2 for count in pairs) else 0
-
-
 _FENCES = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
 _BEGINS_BLOCK = re.compile(r"\n(?=\s*(?:[-*+>]|\d{1,9}[.)]|#{1,6})\s|\s*\n|\s*\|)")
 """A line break behind which nothing that was open before is open any more."""

@@ -6,12 +6,11 @@ looked at.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from termchat.tui.draw.ink import Ink, Line, Run, on_ground
+from termchat.tui.draw.marks import MUTED, TEXT
 from termchat.tui.draw.wrap import wrap_runs
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 
 GROUND = "code_background"
-PLAIN = Ink("text")
-LABEL = Ink("muted")
 
 _INKS = {
     "Token.Comment": Ink("code_comment", italic=True),
@@ -50,12 +47,12 @@ def render_code(source: str, language: str, width: int, prefix: tuple[Run, ...] 
 
 def render_label(language: str, prefix: tuple[Run, ...] = ()) -> Line:
     """Render the line above a code block that names its language."""
-    return wrap_runs([(language, LABEL)], 1000, prefix)[0]._replace(ground=GROUND)
+    return wrap_runs([(language, MUTED)], 1000, prefix)[0]._replace(ground=GROUND)
 
 
 @lru_cache(maxsize=32)
 def _render_lines(source: str, language: str, width: int, prefix: tuple[Run, ...]) -> tuple[Line, ...]:
-    lexer, runs = _find_lexer(language.lower()), [(source, PLAIN)]
+    lexer, runs = _find_lexer(language.lower()), [(source, TEXT)]
     if lexer is not None:
         runs = [(text, _find_ink(kind)) for _, kind, text in lexer.get_tokens_unprocessed(source)]
     lines = wrap_runs(runs, width, prefix, prefix)
@@ -75,26 +72,4 @@ def _find_lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=512)
 def _find_ink(kind: _TokenType) -> Ink:
-    return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), PLAIN)
-
-
-_OPENS = re.compile(r"((?:\s*(?:[-+*]|\d{1,9}[.)])\s)?\s*)(`{3,}(?=[^`]*$)|~{3,})\s*(\S*)")
-
-
-def find_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
-    still be open."""
-    fence, indent, language = "", 0, ""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if not fence:
-            opens = _OPENS.match(line)
-            if opens is not None:
-                fence, indent, language = opens[2], len(opens[1]), opens[3]
-        elif (end := line.strip()).startswith(fence) and not end.strip(fence[0]):
-            yield "\n".join(lines), language
-            fence, lines = "", []
-        else:
-            lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
-    if fence and lines:
-        yield "\n".join(lines), language
+    return next((_INKS[str(parent)] for parent in reversed(kind.split()) if str(parent) in _INKS), TEXT)

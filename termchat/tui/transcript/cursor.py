@@ -167,16 +167,16 @@ class Cursor:
         """
         if not isinstance(block, TextBlock) or block.source.role == "user":
             return None
-        cells = [(one, self.track.find_token(block.source.number, one.offset)) for one in list_cells(block, row)]
-        tokens = [(one, ref) for one, ref in cells if ref is not None]
-        if not tokens:
+        track, turn, cells = self.track, block.source.number, list_cells(block, row)
+        last = next((ref for one in reversed(cells) if (ref := track.find_token(turn, one.offset)) is not None), None)
+        if last is None:
             return None
-        last = tokens[-1][1]
-        others = [(one, ref) for one, ref in tokens if ref != last]
-        goes_on = self.track.span(last)[1] > block.find_line_span(row)[1]
-        if others and goes_on and all(one.text.isspace() for one, ref in tokens if ref == last):
-            tokens = others
-        return tokens[max(bisect_right(tokens, cell, key=lambda token: token[0].begin) - 1, 0)][1]
+        begin, end = track.span(last)
+        if end > block.find_line_span(row)[1] and all(one.text.isspace() for one in cells if begin <= one.offset < end):
+            cells = [one for one in cells if one.offset < begin] or cells
+        at = max(bisect_right(cells, cell, key=lambda one: one.begin), 1)
+        nearest = (track.find_token(turn, one.offset) for one in (*reversed(cells[:at]), *cells[at:]))
+        return next((ref for ref in nearest if ref is not None), last)
 
 
 def _find_stand_in(block: Block, begin: int, end: int) -> Spot:

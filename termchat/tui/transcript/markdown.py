@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.wrap import Wrapper, wrap_runs
-from termchat.tui.transcript.chunks import close_marks, measure_closed
+from termchat.tui.draw.marks import FAINT, MUTED, TEXT
+from termchat.tui.draw.wrap import wrap_runs
+from termchat.tui.transcript.blocks import Block
+from termchat.tui.transcript.chunks import Chunk, close_marks, complete_table, dedent
 from termchat.tui.transcript.code import render_code, render_label
+from termchat.tui.transcript.turn_source import TurnSource
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token as MarkdownToken
 
-TEXT = Ink("text")
 QUOTE = Ink("quote", italic=True)
-QUOTE_BAR: Run = ("▎ ", Ink("border"))
-RULE = Ink("border")
+QUOTE_BAR: Run = ("▎ ", FAINT)
 MARKER = Ink("accent")
 BULLETS = "•◦▪"
 DONE = Ink("success", bold=True)
-BOXES = {"[ ]": Ink("muted"), "[x]": DONE, "[X]": DONE}
+BOXES = {"[ ]": MUTED, "[x]": DONE, "[X]": DONE}
 """What a task begins with, and its ink."""
 HEADINGS = (
     Ink("heading", bold=True, underline=True),
@@ -42,10 +43,7 @@ HEADINGS = (
     Ink("muted", bold=True),
 )
 """The inks of headings of level 1 to 6."""
-_LONG = 8192
-"""Paragraphs of so many characters are wrapped again with every closed part: one made of another goes only so deep."""
 CODE = Ink("code")
-ADDRESS = Ink("muted")
 LINK: dict[str, bool | str] = {"color": "link", "underline": True}
 NOTE: dict[str, bool | str] = {"color": "link"}
 
@@ -63,8 +61,7 @@ _OPENS: dict[str, dict[str, bool | str]] = {
     "s_open": {"strike": True},
     "link_open": LINK,
 }
-FRAME = Ink("border")
-BAR: Run = (" │ ", FRAME)
+BAR: Run = (" │ ", FAINT)
 NARROWEST = 4
 TableCell = tuple[tuple[Run, ...], str]
 """A cell's runs, and "left", "right", "center" or ""."""
@@ -82,6 +79,13 @@ def _make_parser() -> MarkdownIt:
     parser.disable(["reference", "inline"])
     parser.inline.ruler.before("escape", "math", _parse_math)
     return parser
+
+
+def find_code(text: str) -> list[tuple[str, str]]:
+    """Find all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
+    still be open."""
+    fences = [token for token in _make_parser().parse(text) if token.type == "fence"]
+    return [(fence.content.removesuffix("\n"), (fence.info.split() or [""])[0]) for fence in fences]
 
 
 def _parse_math(state: StateInline, silent: bool) -> bool:
@@ -131,7 +135,7 @@ def _parse_runs(source: str, ink: Ink) -> tuple[Run, ...]:
 def _add_address(runs: list[Run], address: str, begin: int) -> None:
     """Add the address behind a link's text, unless it is the text."""
     if address and "".join(text for text, _ in runs[begin:]) not in (address, address.removeprefix("mailto:")):
-        runs.append((f" ({address})", ADDRESS))
+        runs.append((f" ({address})", MUTED))
 
 
 def render_markdown(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
@@ -140,47 +144,14 @@ def render_markdown(source: str, width: int, indent: int = 0, hidden: int = 0) -
     return _Writer(width, indent, hidden).write(_make_parser().parse(source))
 
 
-def render_paragraph(source: str, width: int) -> list[Line]:
-    """Render a plain paragraph that still streams; most of it is remembered from the last time."""
-    cut = measure_closed(source)
-    if not cut:
-        return render_markdown(close_marks(source), width)
-    return _feed_inline(_wrap_closed(source[:cut], width).copy(), close_marks(source[cut:])).lines
-
-
-@lru_cache(maxsize=4)
-def _wrap_closed(source: str, width: int) -> Wrapper:
-    """Wrap the closed part of a paragraph, on from the closed part before it."""
-    before = measure_closed(source[:-1]) if len(source) < _LONG else 0
-    wrapper = _wrap_closed(source[:before], width).copy() if before else Wrapper(width)
-    return _feed_inline(wrapper, source[before:])
-
-
-def _feed_inline(wrapper: Wrapper, source: str) -> Wrapper:
-    for text, ink in _parse_runs(source, TEXT):
-        wrapper.feed(text, ink)
-    return wrapper
-
-
-class _Prefix:
-    """The cells before the lines of a list item or quote: a marker at the first, then a blank as wide."""
-
-    def __init__(self, first: Run, rest: Run) -> None:
-        self.first: Run | None = first
-        self.rest = rest
-
-    def take(self) -> Run:
-        first, self.first = self.first, None
-        return first or self.rest
-
-
 class _Writer:
     """Writes the lines of parsed blocks."""
 
     def __init__(self, width: int, indent: int, hidden: int) -> None:
         self.lines: list[Line] = []
         self._width, self._hidden = width, hidden
-        self._prefixes = [_Prefix((" " * indent, TEXT), (" " * indent, TEXT))] if indent else []
+        self._prefixes = [[(" " * indent, TEXT)]] if indent else list[list[Run]]()
+        """The cells before the lines of a list item or quote: of the first line, while there is none, and of the others."""
         self._inks = [TEXT]
         self._lists: list[str] = []
         self._written_to: int | None = None
@@ -193,13 +164,13 @@ class _Writer:
             if token.type in ("inline", "fence", "code_block", "hr", "table_open"):
                 begin, end = token.map or [0, 0]
                 if self._written_to is not None and begin > self._written_to:  # the source has a blank line, too
-                    self.lines.append(Line(tuple(p.rest for p in self._prefixes if p.first is None)))
+                    self.lines.append(Line(tuple(prefix[0] for prefix in self._prefixes if len(prefix) == 1)))
                 self._written_to = end
             match token.type:
                 case "heading_open":
                     self._inks.append(HEADINGS[int(token.tag[1]) - 1])
                 case "blockquote_open":
-                    self._prefixes.append(_Prefix(QUOTE_BAR, QUOTE_BAR))
+                    self._prefixes.append([QUOTE_BAR, QUOTE_BAR])
                     self._inks.append(QUOTE)
                 case "bullet_list_open" | "ordered_list_open":
                     self._lists.append(token.type)
@@ -211,7 +182,7 @@ class _Writer:
                 case "fence" | "code_block":
                     self._write_code(token)
                 case "hr":
-                    self._write_text([("─" * max(self._room, 2), RULE)])
+                    self._write_text([("─" * max(self._room, 2), FAINT)])
                 case "table_open":
                     index = self._write_table(tokens, index)
                 case "heading_close":
@@ -220,7 +191,7 @@ class _Writer:
                     self._inks.pop()
                     self._prefixes.pop()
                 case "list_item_close":
-                    if self._prefixes[-1].first is not None:
+                    if len(self._prefixes[-1]) > 1:
                         self._write_text([])
                     self._prefixes.pop()
                 case "bullet_list_close" | "ordered_list_close":
@@ -230,13 +201,15 @@ class _Writer:
 
     @property
     def _room(self) -> int:
-        return self._width - sum(len(p.rest[0]) for p in self._prefixes)
+        return self._width - sum(len(prefix[-1][0]) for prefix in self._prefixes)
 
     def _take_prefix(self) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-        return tuple(p.take() for p in self._prefixes), tuple(p.rest for p in self._prefixes)
+        first = tuple(prefix[0] for prefix in self._prefixes)
+        self._prefixes = [prefix[-1:] for prefix in self._prefixes]
+        return first, tuple(prefix[0] for prefix in self._prefixes)
 
-    def _make_marker(self, item: MarkdownToken, texts: Sequence[MarkdownToken]) -> _Prefix:
-        """Make the marker of an item, whose text begins with a box if it is a task."""
+    def _make_marker(self, item: MarkdownToken, texts: Sequence[MarkdownToken]) -> list[Run]:
+        """Make the marker of an item and the blank below it; its text begins with a box if it is a task."""
         marker, ink = f"{item.info}{item.markup} ", MARKER
         if self._lists[-1] == "bullet_list_open":
             marker = BULLETS[min(self._lists.count("bullet_list_open"), len(BULLETS)) - 1] + " "
@@ -244,7 +217,7 @@ class _Writer:
             if text.type == "inline" and text.content[:3] in BOXES and text.content[3:4] == " ":
                 self._box = marker = text.content[:4]
                 ink = BOXES[marker[:3]]
-        return _Prefix((marker, ink), (" " * len(marker), TEXT))
+        return [(marker, ink), (" " * len(marker), TEXT)]
 
     def _write_text(self, runs: Sequence[Run]) -> None:
         self.lines += wrap_runs(runs, self._width, *self._take_prefix())
@@ -296,13 +269,13 @@ def _render_table(rows: list[list[TableCell]], width: int, hidden: int) -> Itera
         for number, row in enumerate(rows[hidden:], hidden):
             yield from _render_row(row, widths)
             if number == 0:
-                yield Line((("─┼─".join("─" * size for size in widths), FRAME),))
+                yield Line((("─┼─".join("─" * size for size in widths), FAINT),))
         return
     for row in rows[max(hidden, 1) :]:
-        yield Line((("─" * max(width, 1), FRAME),))
+        yield Line((("─" * max(width, 1), FAINT),))
         for (name, _), (runs, _) in zip(rows[0], row, strict=False):
             if runs:
-                yield from wrap_runs((*name, (": ", FRAME), *runs), width, (), (("  ", Ink()),))
+                yield from wrap_runs((*name, (": ", FAINT), *runs), width, (), (("  ", Ink()),))
     if len(rows) == 1:  # a head without a row below it: one text
         yield from wrap_runs([run for runs, _ in rows[0] for run in (BAR, *runs)][1:], width)
 
@@ -323,3 +296,50 @@ def _render_row(row: list[TableCell], widths: list[int]) -> Iterator[Line]:
             runs += [BAR] if index else []
             runs += [(" " * left, Ink()), *part.runs, (" " * (space - left), Ink())]
         yield Line(tuple(run for run in runs if run[0]))
+
+
+_FAR = 400
+"""Characters within which a word that is on the screen is looked for in the source."""
+_LINE_END = re.compile(r"[^\S\n]*\n?")
+
+
+class ChunkBlock(Block):
+    """A chunk of Markdown. `open`: it may still change."""
+
+    def __init__(self, source: TurnSource, chunk: Chunk, *, open: bool = False) -> None:
+        super().__init__(source, chunk.start, chunk.end, gap=chunk.gap)
+        self.chunk, self.open, self.fence, self.lead = chunk, open, chunk.fence, chunk.lead
+        is_labelled = chunk.kind == "code" and chunk.first and chunk.language
+        self._label = [render_label(chunk.language)] if is_labelled else []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChunkBlock) and self.open == other.open and self.chunk == other.chunk
+
+    __hash__ = Block.__hash__
+
+    def content(self, width: int) -> list[Line]:
+        chunk = self.chunk
+        if chunk.kind == "code":
+            return self._label + render_code(chunk.source, chunk.language, width)
+        if chunk.kind == "math":
+            return wrap_runs([(chunk.source.rstrip("\n"), CODE)], width)
+        if self.open and not chunk.head and (table := complete_table(chunk.source)) is not None:
+            return render_markdown(table, width, chunk.indent)
+        source = close_marks(chunk.source) if self.open else chunk.source
+        if chunk.indent:
+            source = "\n".join(dedent(line, chunk.indent) for line in source.split("\n"))
+        return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0)
+
+    def align(self, lines: Sequence[Line]) -> list[int]:
+        offsets, at, source = [], 0, self.chunk.source
+        for line in lines:
+            # The line with the fence, which is not shown, goes with the first line of the code.
+            offsets.append(min(self.start + (self.lead + at if at else 0), self.end))
+            if line in self._label:
+                continue
+            for word in line.text.split():
+                place = source.find(word, at, at + _FAR)
+                at = place + len(word) if place >= 0 else at
+            ending = _LINE_END.match(source, at)
+            at = ending.end() if ending is not None else at
+        return offsets

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.wrap import TAB
-from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock
+from termchat.tui.transcript.blocks import Block, NoteBlock
 from termchat.tui.transcript.document import Document
 
 _NEAR = 24
@@ -61,19 +61,14 @@ def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -
         start, stop = blocks[0].start, blocks[-1].end
         if indexes[0] == first and begins_in and (first_row or left):
             rows = [row for row in range(first_row, len(blocks[0].lines)) if blocks[0].is_text(row)]
-            if not rows and len(blocks) == 1:
-                continue  # only marks of it are selected
             at = left if rows[:1] == [first_row] else 0
             start = _find_offset(blocks[0], rows[0], at, begins=True) if rows else blocks[0].end
         if indexes[-1] == last and ends_in:
             rows = [row for row in range(last_row + 1) if blocks[-1].is_text(row)]
-            if not rows and len(blocks) == 1:
-                continue
             stop = blocks[-1].find_line_span(rows[-1])[1] if rows else blocks[-1].start
             if right is not None and rows[-1:] == [last_row]:
                 stop = _find_offset(blocks[-1], last_row, right)
-        if start <= stop:
-            selected = [block for block in blocks if block.end > start and block.start < stop] or blocks
+        if selected := [block for block in blocks if start < stop and block.end > start and block.start < stop]:
             pieces.append(_join_text(selected, start, min(stop, selected[-1].end)))
     return "\n".join(pieces)
 
@@ -81,10 +76,8 @@ def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -
 def _join_text(blocks: Sequence[Block], begin: int, end: int) -> str:
     """Return the text of these blocks from one character to another; of one block of code, only the code."""
     whole, first, last = blocks[0].source.text, blocks[0], blocks[-1]
-    code = [
-        block for block in blocks[1:] if isinstance(block, ChunkBlock) and block.chunk.fence and not block.chunk.first
-    ]
-    fence = first.chunk.fence if isinstance(first, ChunkBlock) and len(code) == len(blocks) - 1 else ""
+    goes_on = all(block.fence and not block.lead for block in blocks[1:])
+    fence = first.fence if goes_on else ""
     if fence and begin == first.start and whole.startswith(fence, begin):
         begin = whole.find("\n", begin, end) + 1 or end
     text = whole[begin:end].rstrip("\n")
@@ -96,7 +89,7 @@ def _join_text(blocks: Sequence[Block], begin: int, end: int) -> str:
 def find_shown_span(block: Block, row: int) -> tuple[int, int]:
     """Find the line span without the line of an opening fence, which the first line of code counts as its own."""
     begin, end = block.find_line_span(row)
-    lead = block.chunk.lead if isinstance(block, ChunkBlock) and begin == block.start else 0
+    lead = block.lead if begin == block.start else 0
     return begin + lead, max(begin + lead, end)
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from termchat.conversation.setting_changes import describe_changes
-from termchat.conversation.tree import Node, TokenColumns
-from termchat.decoding.records import SettingsRecord
+from termchat.conversation.tree import TokenColumns
 from termchat.tui.transcript.turn_source import Part
 
 IMPROBABLE = 0.1
@@ -159,8 +158,8 @@ def find_change(parts: Sequence[Part], indexes: range) -> int | None:
     earlier = [(part.node, part.reached - 1) for part in reversed(parts[:-1]) if part.reached]
     for index in sorted({at for at in node.settings_at if at in indexes}, reverse=indexes.step < 0):
         before = (node, index - 1) if index else next(iter(earlier), None)
-        old = _find_settings(*before) if before is not None else None
-        new = _find_settings(node, index)
+        old = before[0].settings_before(before[1]) if before is not None else None
+        new = node.settings_before(index)
         if old is not None and new is not None and describe_changes(old, new):
             return index
     return None
@@ -186,8 +185,3 @@ def _find_threshold(tokens: TokenColumns) -> float:
         bits = sorted(value for value in tokens.entropies[:count] if not math.isnan(value))
         known = _thresholds[tokens] = count, bits[int(UNCERTAIN * (len(bits) - 1))] if bits else math.inf
     return known[1]
-
-
-def _find_settings(node: Node, index: int) -> SettingsRecord | None:
-    place = bisect_right(node.settings_at, index) - 1
-    return node.settings[place] if place >= 0 else None

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from termchat.conversation.thoughts import count_thought, is_thinking, thoughts_of
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Ink, Run, doing
-from termchat.tui.transcript.blocks import Block, ChunkBlock, NoteBlock, TextBlock
-from termchat.tui.transcript.chunks import Splitter
-from termchat.tui.transcript.code import LABEL
+from termchat.tui.draw.marks import FAINT, MUTED
+from termchat.tui.transcript.blocks import Block, NoteBlock, TextBlock
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.turn_source import Part, TurnSource, describe_ending
+
+if TYPE_CHECKING:
+    from termchat.tui.transcript.chunks import Splitter
 
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""
 
-MUCH = 200_000
-"""Characters of a turn after which its blocks are longer, so that there are never many thousands: a line ends one after"""
-
 LONGEST = 4000
-"""characters. After as many any block ends at a space; at twice as many it ends anywhere."""
+"""Characters after which it ends at a space; after twice as many it ends anywhere."""
 
-MOST_READ = 500_000
-"""Characters of the longest reply that is read as Markdown: that takes some tens of milliseconds."""
-TOO_LONG = f"shown as plain text: more than {MOST_READ:,} characters, too long for Markdown"
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
-ENDING = Ink("muted", italic=True)
-THOUGHT = Ink("muted", italic=True)
-THOUGHT_BAR: Run = ("▎ ", Ink("border"))
-_LAST = Ink("border")
-"""The arrow behind which there is no other version."""
-_BETWEEN: Run = (" · ", LABEL)
+ENDING = MUTED._replace(italic=True)
+THOUGHT = MUTED._replace(italic=True)
+THOUGHT_BAR: Run = ("▎ ", FAINT)
+_BETWEEN: Run = (" · ", MUTED)
 
 
 class Turn:
@@ -76,11 +71,8 @@ class Turn:
         if not self.is_read:
             self.is_read = True
             self.source = TurnSource(self.parts, self.source.number, look)
-            wanted = look == "reading" and self.source.role == "assistant"
-            self._is_long = wanted and self.parts[-1].end > MOST_READ
-            self._is_markdown = wanted and not self._is_long
-            self._title = self._make_title()
-            self.blocks = [self._title]
+            self._is_markdown = look == "reading" and self.source.role == "assistant"
+            self.blocks = [self._make_title()]
             if not self._is_markdown:
                 self._text = TextBlock(self.source, 0)
             elif (folded := self._fold()) is not None:
@@ -90,9 +82,9 @@ class Turn:
             self._read_on(running)
             return 0
         keep = min(self._settled, len(self.blocks))
-        title = self._make_title()
-        if title.runs != self._title.runs:
-            self.blocks[0] = self._title = title
+        title, before = self._make_title(), self.blocks[0]
+        if not isinstance(before, NoteBlock) or title.runs != before.runs:
+            self.blocks[0] = title
             keep = 0
         self._read_on(running)
         return keep - 1 if keep > 1 else keep  # a mark may have come behind the last character of a finished block
@@ -114,10 +106,9 @@ class Turn:
     def _make_fold(self, *, folded: bool) -> NoteBlock:
         """Make the line in place of the thoughts, or above them; a click opens or folds them."""
         spans = [Span(part.node, part.shown) for part in self.parts]
-        end = sum(span.node.tokens.texts.start(count_thought(span.node, span.count)) for span in spans)
-        ink = Ink("muted", does=f"thoughts({self.parts[-1].node.number})")
+        ink = MUTED._replace(does=f"thoughts({self.parts[-1].node.number})")
         block = NoteBlock(self.source, 0, [(f"{'▸' if folded else '▾'} {thoughts_of(spans)}", ink)])
-        block.end = end if folded else 0
+        block.end = self.source.thought_end if folded else 0
         return block
 
     def show_version(self, number: int, versions: int) -> None:
@@ -125,7 +116,7 @@ class Turn:
         if self.version != (number, versions):
             self.version = number, versions
             if self.is_read:
-                self.blocks[0] = self._title = self._make_title()
+                self.blocks[0] = self._make_title()
 
     def _make_title(self) -> NoteBlock:
         """Make the head: who speaks, which version of the turn this is, which walk, and a remark.
@@ -143,18 +134,18 @@ class Turn:
         if versions > 1:
             back, on = (f"version({by}, {last.number})" for by in (-1, 1))
             pieces.append([
-                *(doing(back, [("‹ ", LABEL)]) if number > 1 else [("‹ ", _LAST)]),
-                (f"{number}/{versions}", LABEL),
-                *(doing(on, [(" ›", LABEL)]) if number < versions else [(" ›", _LAST)]),
+                *(doing(back, [("‹ ", MUTED)]) if number > 1 else [("‹ ", FAINT)]),
+                (f"{number}/{versions}", MUTED),
+                *(doing(on, [(" ›", MUTED)]) if number < versions else [(" ›", FAINT)]),
             ])  # fmt: skip
             kept = sum(cell_len(text) for text, _ in (_BETWEEN, *pieces[-1])) if name else 0
         grouped = (part.node for part in reversed(self.parts) if part.node.group is not None)
         if (node := next(grouped, None)) is not None and (group := node.group) is not None:  # the newest one
             walk = node.walk or 0
             text, does = f"walk {walk + 1} of {max(group.size, walk + 1)}", f"open_walks({group.number})"
-            pieces.append([(text, LABEL._replace(does=does))])
+            pieces.append([(text, MUTED._replace(does=does))])
         if remark:
-            pieces.append([(remark, LABEL)])
+            pieces.append([(remark, MUTED)])
         runs = [run for piece in pieces for run in (_BETWEEN, *piece)][1:] if self.titled else []
         title = NoteBlock(self.source, -1, runs, kept=kept)
         title.gap = self.source.number > 0 and not self.raw and bool(runs)
@@ -165,23 +156,32 @@ class Turn:
         source = self.source
         old_settled, was_open = self._settled, self.blocks[self._settled :]
         del self.blocks[self._settled :]
-        for piece in source.read():
-            if self._splitter is not None or (self._is_markdown and not piece.thought and piece.text):
-                if self._splitter is None:
-                    self.blocks += self._open_text(done=True)
-                    self._text = None
-                    self._splitter = Splitter(len(source.text) - len(piece.text), code=piece.language)
-                self._splitter.feed(piece.text)
-            elif piece.text:
-                self._grow_text()
+        begin = len(source.text)
+        source.read()
+        end = len(source.text)
+        answer = begin if self._splitter is not None else end
+        if self._is_markdown and self._splitter is None:
+            answer = min(max(begin, source.thought_end), end)
+        if begin < answer:
+            self._grow_text(answer)
+        if answer < end:
+            if self._splitter is None:
+                from termchat.tui.transcript.chunks import Splitter
+
+                self.blocks += self._open_text(done=True)
+                self._text = None
+                self._splitter = Splitter(answer, code=source.language)
+            self._splitter.feed(source.text[answer:])
         done = source.done or not running
-        chunks = self._splitter
-        if chunks is not None:
-            self.blocks += [ChunkBlock(source, chunk) for chunk in chunks.finished()]
-        self._settled = len(self.blocks)
-        opened = self._open_text(done=done)
-        if chunks is not None:
-            opened += [ChunkBlock(source, chunk, open=not done) for chunk in chunks.open(done=done)]
+        if self._splitter is None:
+            self._settled, opened = len(self.blocks), self._open_text(done=done)
+        else:
+            # Here and not above: the first frame has no Markdown.
+            from termchat.tui.transcript.markdown import ChunkBlock
+
+            self.blocks += [ChunkBlock(source, chunk) for chunk in self._splitter.finished()]
+            self._settled = len(self.blocks)
+            opened = [ChunkBlock(source, chunk, open=not done) for chunk in self._splitter.open(done=done)]
         for index, block in enumerate(opened):  # what did not change is laid out already
             before = was_open[index] if index < len(was_open) else block
             self.blocks.append(before if before == block else block)
@@ -195,14 +195,13 @@ class Turn:
                 block.caret, block.width = caret, 0
         self._put_marks(max(old_settled - 1, 1))
         last = self.parts[-1]
-        ends = done and self.source.role != "user" and last.taken is None
-        for word in (TOO_LONG if self._is_long else "", describe_ending(last.node) if ends else ""):
-            if word:
-                self.blocks.append(NoteBlock(source, len(source.text), [(word, ENDING)], first=(("╌ ", ENDING),)))
+        ending = describe_ending(last.node) if done and self.source.role != "user" and last.taken is None else ""
+        if ending:
+            self.blocks.append(NoteBlock(source, end, [(ending, ENDING)], first=(("╌ ", ENDING),)))
 
-    def _grow_text(self) -> None:
-        """Let the open block take in the text that came; where it is long enough it ends, and another begins."""
-        text, block = self.source.text, self._text
+    def _grow_text(self, end: int) -> None:
+        """Let the open block take in the text up to a character; where it is long enough it ends, and another begins."""
+        text, block = self.source.text[:end], self._text
         if block is None or (self._is_markdown and not text[: block.end].strip()):
             # Thoughts begin, without the blank lines before their first word.
             begin = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
@@ -238,7 +237,7 @@ class Turn:
 def _find_cut(text: str, start: int) -> int:
     """Find where a block of text that begins at `start` ends; 0 if it goes on."""
     ends = (
-        text.find("\n", start + (ENOUGH if start < MUCH else LONGEST), start + 2 * LONGEST) + 1,
+        text.find("\n", start + ENOUGH, start + 2 * LONGEST) + 1,
         text.find(" ", start + LONGEST, start + 2 * LONGEST) + 1,
         start + 2 * LONGEST if len(text) >= start + 2 * LONGEST else 0,
     )

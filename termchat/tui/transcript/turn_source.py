@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from termchat.conversation.setting_changes import describe_changes, model_change
+from termchat.conversation.thoughts import count_thought
 from termchat.conversation.token_marks import TokenMark, TokenMarks
 from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
-from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.transcript.looks import Look, TokenLook, token_inks
@@ -59,15 +61,6 @@ class Part(NamedTuple):
         return self.begin + len(self.node.written) + self.node.tokens.texts.start(self.shown) + len(self.rest)
 
 
-class TurnText(NamedTuple):
-    """Text of a turn. `thought`: it is a part of the thoughts, which stand before all else. `language`: that of code, where a
-    constraint has the reply be code and no Markdown."""
-
-    text: str
-    thought: bool = False
-    language: str = ""
-
-
 def parts_of(spans: Sequence[Span]) -> tuple[Part, ...]:
     """Make parts of the spans of one turn; the same nodes with the same counts compare equal."""
     parts: list[Part] = []
@@ -106,13 +99,13 @@ class TurnSource:
         self.marks: list[TokenMark] = []
         self.forced: list[tuple[int, int]] = []
         """The first character of each text that a person forced, and the one behind it."""
-        self._part = self._taken = self._tokens = self._settings_seen = 0
-        self._drawn_with: SettingsRecord | None = None
-        self._newest: SettingsRecord | None = None
-        self._change: TokenMark | None = None
-        """The mark of the newest change of settings."""
-        self._pending_read = self._model_read = False
-        self._token_marks = TokenMarks()
+        self._part = self._taken = 0
+        """The part that is read, and how many of its tokens have been."""
+        self._token_reader = TokenMarks()
+        self._token_marks: list[TokenMark] = []
+        self._changes: list[TokenMark] = []
+        self._records = [(False, 0)]
+        """Of each part whether it has begun, and its number of settings records, as of `_changes`."""
 
     @property
     def role(self) -> Role:
@@ -122,45 +115,47 @@ class TurnSource:
     def done(self) -> bool:
         return self.parts[-1].node.done or self.parts[-1].taken is not None
 
-    def read(self) -> Iterator[TurnText]:
-        """Yield the text that came since the last time, whole tokens at a time."""
-        while True:
-            part = self.parts[self._part]
-            node, tokens, stop = part.node, part.node.tokens, part.shown
-            if node.role == "user" and not self._taken:
-                self._taken = 1
-                yield self._add(TurnText(node.written))
-            self._read_settings(node)
-            while (begin := self._taken) < stop:  # as far as the settings are the same, and the phase
-                self._drawn_with = settings = self._newest
-                thought = begin < tokens.thought
-                ends = [tokens.thought] if thought else []
-                self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
-                self._tokens += self._taken - begin
-                self._read_forced(tokens, begin)
-                self.marks += self._token_marks.read(tokens, begin, self._taken, part.begin)
+    @property
+    def thought_end(self) -> int:
+        """How many characters of the text are thoughts, which stand before all else."""
+        counts = [(part, count_thought(part.node, part.shown)) for part in self.parts]
+        return max((part.begin + part.node.tokens.texts.start(count) for part, count in counts if count), default=0)
+
+    @property
+    def language(self) -> str:
+        """The language of an answer that a constraint has be code and no Markdown, else ""."""
+        for part in self.parts:
+            if (thought := count_thought(part.node, part.shown)) < part.shown:
+                settings = part.node.settings_before(thought)
                 constraint = settings.constraint if settings is not None and not settings.constraint_dropped else None
-                language = "json" if constraint is not None and constraint.kind == "json_schema" else ""
-                yield self._add(TurnText(tokens.texts.join_texts(self._taken, begin), thought, language))
-                self._read_settings(node)
+                return "json" if constraint is not None and constraint.kind == "json_schema" else ""
+        return ""
+
+    def read(self) -> None:
+        """Read the text that came since the last time, whole tokens at a time."""
+        self.text = self.text or self.parts[0].node.written
+        while True:
+            part, begin = self.parts[self._part], self._taken
+            self._taken = part.shown
+            if begin < self._taken:
+                self._read_forced(part.node.tokens, begin)
+                self._token_marks += self._token_reader.read(part.node.tokens, begin, self._taken, part.begin)
+            self.text += join_rest(part, len(self.text))
             if self._part == len(self.parts) - 1:
                 break
-            yield self._add(TurnText(part.rest))
-            self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
+            self._part, self._taken = self._part + 1, 0
         if self.done:
-            self.marks += self._token_marks.finish_marks()
-        if node.role == "assistant" and node.done and not self._pending_read:
-            self._pending_read = True
-            yield self._add(TurnText(part.rest))
-
-    def _add(self, piece: TurnText) -> TurnText:
-        self.text += piece.text
-        return piece
+            self._token_marks += self._token_reader.finish_marks()
+        nodes = [(part.node, part.shown) for part in self.parts]
+        records = [(node.start is not None, bisect_right(node.settings_at, shown)) for node, shown in nodes]
+        if records != self._records:
+            self._records, self._changes = records, list(self._mark_changes())
+        self.marks = sorted((*self._changes, *self._token_marks), key=itemgetter(0))
 
     @property
     def loops(self) -> Sequence[tuple[int, int]]:
         """The first character of each repeated text, and the one behind it."""
-        return self._token_marks.list_loops()
+        return self._token_reader.list_loops()
 
     def make_runs(self, begin: int, end: int, ink: Ink) -> Iterator[Run]:
         """Yield the characters from `begin` to `end`; in a token look each token, or part of one, in the ink of its heat."""
@@ -213,25 +208,22 @@ class TurnSource:
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))
             at += size
 
-    def _read_settings(self, node: Node) -> None:
-        """Mark the changes that came before the next token of the node; several between two tokens are one."""
-        if node.start is not None and not self._model_read:
-            self._model_read = True
-            if (other := model_change(node)) is not None:
-                self.marks.append(TokenMark(0, 0, other))
-        while self._settings_seen < len(node.settings) and node.settings_at[self._settings_seen] <= self._taken:
-            self._newest = node.settings[self._settings_seen]
-            self._settings_seen += 1
-            if not self._tokens or self._drawn_with is None:
-                self._drawn_with = self._newest
-                continue
-            if self.marks and self.marks[-1] is self._change and self._change.token == self._tokens:
-                self.marks.pop()
-            changed = describe_changes(self._drawn_with, self._newest)
-            if changed:
-                text = f"{', '.join(changed)} at token {self._tokens}"
-                self._change = TokenMark(self._tokens, len(self.text), text)
-                self.marks.append(self._change)
+    def _mark_changes(self) -> Iterator[TokenMark]:
+        """Mark another model, and the changes of settings; several between two tokens are one."""
+        if (other := model_change(self.parts[0].node)) is not None:
+            yield TokenMark(0, 0, other)
+        before, drawn = None, 0
+        for part in self.parts:
+            node = part.node
+            for at, settings in dict(zip(node.settings_at, node.settings, strict=True)).items():
+                if at > part.shown:
+                    break
+                number = drawn + at
+                if before is not None and number and (changed := describe_changes(before, settings)):
+                    offset = part.begin + node.tokens.texts.start(at)
+                    yield TokenMark(number, offset, f"{', '.join(changed)} at token {number}")
+                before = settings
+            drawn += part.shown
 
 
 def describe_ending(node: Node) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_text
 from rich.segment import Segment
@@ -27,11 +28,13 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.cursor import Cursor, Move
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, Finding
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.selection import copy_text, find_hits
 from termchat.tui.transcript.tokens import TokenRef
 from termchat.tui.transcript.turn_source import Part
+
+if TYPE_CHECKING:
+    from termchat.tui.transcript.hits import Finding
 
 HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
@@ -43,6 +46,8 @@ FORCED = Style(underline=True)
 """In the reading look, on what a person forced; in a token look it is marked already."""
 LOOP = Ink("text", ground="panel")
 """In the reading look the ground of text that is repeated; a token look keeps its colors."""
+HIT = Ink("background", ground="stamp")
+CURRENT = Ink("background", ground="accent", bold=True, underline=True)
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 PAINTED = 1000
