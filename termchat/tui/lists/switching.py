@@ -316,8 +316,8 @@ class ChatSwitching:
         Thread(target=work, name="saving").start()
 
     def _leave_for(self, to: Callable[[], object]) -> None:
-        if self._tokens.mode.open:
+        if self._tokens.is_open:
             self._tokens.leave()
         self._screen.forget_notices()
         to()
-        self._tokens.mode.find()
+        self._tokens.find()

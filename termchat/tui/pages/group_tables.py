@@ -33,7 +33,7 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 from termchat.tui.pages.grid_table import GAP, MARK, Cell, GridColumn, GridTable
 from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import TEXT_PAGE, GroupPage, ShownGroup
@@ -53,7 +53,7 @@ _ANSWER = 28
 """Cells of an answer, at most."""
 _PLACE, _WALKS, _SCORE, _SHARE, _TOKENS, _VOTES = 3, 12, 12, 7, 6, 8
 """Cells of a place, of the numbers of walks, and of their figures."""
-_LEFT_OUT = Ink("stamp")
+_LEFT_OUT, _ANSWERS = Ink("stamp"), Ink("accent", bold=True, underline=True)
 
 
 class _GridCell(NamedTuple):
@@ -196,31 +196,46 @@ class GridPage(GroupPage):
         return [Line(tuple(title)), *lines[top : top + room]]
 
     def _render_runs(self, walks: Sequence[int], width: int, rows: int) -> list[Line]:
-        """Render the text of each run as far as it fits, of equal runs once."""
+        """Render each run as far as it fits, the text of equal runs once."""
         shown, trie = self._shown, self._shown.figures.trie
         begun = [walk for walk in walks if walk in shown.group.nodes]
         alike = {walk: next(one for one in begun if trie.equal(one, walk)) for walk in begun}
         each = max((rows - len(begun)) // max(len({*alike.values()}), 1), 1)
         lines: list[Line] = []
         for walk in begun:
-            node, here = shown.group.nodes[walk], walk == shown.cursor
-            seed = f" · seed {node.start.seed}" if node.start is not None else ""
-            tokens = shown.figures.of[walk].tokens
-            facts = f" · {tokens} token{'' if tokens == 1 else 's'} · {shown.ending(walk)}"
-            facts += f" · same as walk {alike[walk] + 1}" if alike[walk] != walk else ""
-            runs: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]
-            runs += [(shown.labels[walk] + seed, STRONG if here else TEXT), (facts, MUTED)]
-            lines.append(Line(tuple(doing(f"walks('choose', {walk + 1})", fitting(runs, width)))))
-            if alike[walk] == walk:
-                ink = TEXT if here or shown.cursor not in walks else MUTED
-                wrapper = Wrapper(width, _INDENT, _INDENT)
-                wrapper.feed("".join(shown.texts(walk, 0, each * width)).strip(), ink)
-                text = wrapper.lines
-                lines += text[:each]
-                if len(text) > each:
-                    last = one_line(f"{text[each - 1].text.strip()} {text[each].text.strip()}", width - 2)
-                    lines[-1] = Line((*_INDENT, (last, ink)))
+            node, is_first = shown.group.nodes[walk], alike[walk] == walk
+            label = shown.labels[walk] + (f" · seed {node.start.seed}" if node.start is not None else "")
+            facts = "" if is_first else f" · same as walk {alike[walk] + 1}"
+            text = "".join(shown.texts(walk, 0, each * width)).strip() if is_first else ""
+            ink = TEXT if walk == shown.cursor or shown.cursor not in walks else MUTED
+            lines += _render_reply(shown, walk, label, facts, text, width, each if is_first else 0, ink)
         return lines[:rows]
+
+
+def _render_reply(
+    shown: ShownGroup,
+    walk: int,
+    label: str,
+    facts: str,
+    text: str,
+    width: int,
+    rows: int,
+    ink: Ink = TEXT,
+    answer: str = "",
+) -> list[Line]:
+    """Render a walk: a head with its `label`, numbers and `facts`, and `rows` lines of its text, the `answer` in it marked."""
+    here, tokens = walk == shown.cursor, shown.figures.of[walk].tokens
+    facts = f" · {tokens} token{'' if tokens == 1 else 's'} · {shown.ending(walk)}{facts}"
+    head: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]
+    head += [(label, STRONG if here else TEXT), (facts, MUTED)]
+    before, answer, after = text.rpartition(answer) if answer else (text, "", "")
+    most = (rows + 1) * width  # no more of it is in view
+    runs = [(before[:most], ink), (answer, _ANSWERS), (after[:most], ink)]
+    lines = wrap_runs(runs, width, _INDENT, _INDENT) if text else []
+    if 0 < rows < len(lines):
+        lines[rows - 1] = Line((*fitting(lines[rows - 1].runs, width - 1), ("…", ink)))
+    lines = lines[:rows]
+    return [Line(tuple(doing(f"walks('choose', {walk + 1})", fitting(head, width)))), *lines]
 
 
 def _render_cell(cell: _GridCell, size: int) -> list[tuple[Run, ...]]:
@@ -266,7 +281,14 @@ class RankingPage(GroupPage):
         table = GridTable(columns, places, at, lambda place: f"walks('choose', {place.walks[0] + 1})")
         lines = [*head, *table.lines(scene.width, scene.rows - len(head))]
         room = scene.rows - len(lines) - 1
-        return [*lines, BLANK, *self._render_reply(places[at], scene.width, room)] if places and room > 1 else lines
+        if not places or room < 2:
+            return lines
+        place, shown = places[at], self._shown
+        walk = shown.cursor if shown.cursor in place.walks else place.walks[0]
+        facts = f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›" if len(place.walks) > 1 else ""
+        label, answer = shown.labels[walk], place.first.answer or ""
+        text = answer_of(shown.group.list_spans(walk)).strip()
+        return [*lines, BLANK, *_render_reply(shown, walk, label, facts, text, scene.width, room - 1, answer=answer)]
 
     def act(self, what: str, *arguments: object) -> bool:
         by, places, cursor = by_of(arguments), self._read_places(), self._shown.cursor
@@ -347,22 +369,6 @@ class RankingPage(GroupPage):
             GridColumn("tokens", lambda place: [(str(place.first.tokens), MUTED)], _TOKENS, right=True),
             GridColumn("reply", text, fills=True),
         )
-
-    def _render_reply(self, place: _Place, width: int, rows: int) -> list[Line]:
-        """Render the reply under the cursor, its answer marked."""
-        shown = self._shown
-        walk = shown.cursor if shown.cursor in place.walks else place.walks[0]
-        head: list[Run] = [("  ", TEXT), (f"walk {walk + 1}", STRONG)]
-        if len(place.walks) > 1:
-            head.append((f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›", ACCENT))
-        head.append((f" · {shown.labels[walk]} · {shown.ending(walk)}", MUTED))
-        wrapper = Wrapper(width, _INDENT, _INDENT)
-        text, answer = answer_of(shown.group.list_spans(walk)).strip(), place.first.answer or ""
-        before, answer, after = text.rpartition(answer) if answer else (text, "", "")
-        wrapper.feed(before[: rows * width], TEXT)  # no more of it is in view
-        wrapper.feed(answer, Ink("accent", bold=True, underline=True))
-        wrapper.feed(after[: rows * width], TEXT)
-        return [Line(tuple(head)), *wrapper.lines[: max(rows - 1, 0)]]
 
 
 class VotePage(RankingPage):

@@ -35,7 +35,7 @@ from termchat.tui.draw.marks import (
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
-from termchat.tui.transcript.turn_source import ENDINGS
+from termchat.tui.transcript.turn_source import describe_ending
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 """Cells of the columns of stages."""
@@ -264,15 +264,10 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
 
 
 def _explain_ending(node: Node) -> str:
-    if node.failed is not None:
-        return f"It was interrupted: {node.failed.message}."
-    if node.finished is None:
+    if not node.done:
         return "The reply has not ended yet."
-    reason, detail = node.finished.reason, escape(node.finished.detail)
-    if reason == "end":
-        return "The model ended the reply."
-    words = ENDINGS[reason][0 if detail else 1].format(detail=detail)
-    return words[0].upper() + words[1:] + "."
+    why = describe_ending(node) or "the model ended the reply"
+    return f"{why[0].upper()}{why[1:]}."
 
 
 # --- what if ---------------------------------------------------------------------------------------------------------

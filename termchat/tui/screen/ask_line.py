@@ -182,7 +182,7 @@ class ChatSearch:
         self._transcript.finding = None
         if stays:
             self._transcript.redraw_hits()
-        elif self._cursor is not None and self._tokens.mode.open:
+        elif self._cursor is not None and self._tokens.is_open:
             self._transcript.set_cursor(self._cursor)
             self._tokens.show()
         else:
@@ -209,7 +209,7 @@ class ChatSearch:
         if moved and hits.current is not None:
             turn, (begin, _) = hits.current
             anchor = Anchor(turn, begin)
-            token = view.token_of(anchor) if self._tokens.mode.open else None
+            token = view.token_of(anchor) if self._tokens.is_open else None
             if token is not None:
                 view.set_cursor(token)
                 self._tokens.show()
@@ -317,9 +317,9 @@ class AskLine(Column):
                 self._edit.open(node)
             return
         context, edit = self.context, MessageEdit(self, self.context)
-        if node is None and (place := context.tokens.mode.place) is not None:
+        if node is None and (place := context.tokens.place) is not None:
             node = place.node.number
-        if context.tokens.mode.open:
+        if context.tokens.is_open:
             context.tokens.leave()
         if not edit.open(node):
             context.tell(Notice("no message to edit yet"))
