@@ -344,7 +344,7 @@ def test_an_end_that_was_never_near_has_a_flat_trace() -> None:
 
 def test_a_long_trace_keeps_every_peak() -> None:
     node = replied(*["x"] * 100, reason="length", p_end=[1.0 if step == 57 else 0.0 for step in range(100)])
-    assert "▁▁▁▁▁█▁▁▁▁" in read(ending_lines([Span(node, 100)], 10, 20))
+    assert "▁▁▁▁█▁▁▁▁" in read(ending_lines([Span(node, 100)], 10, 20))
 
 
 def test_what_a_stop_sequence_held_back_is_shown() -> None:

@@ -16,7 +16,6 @@ from termchat.decoding.ranking import BY_THEMSELVES, count_votes, left_out
 from termchat.decoding.records import Ranked
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_plan import shown_value
-from termchat.text import cells as cell_count
 from termchat.text import one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import (
@@ -51,7 +50,7 @@ _ALIKE = "all alike"
 _LONGEST_BAR = 24
 _ANSWER = 28
 """Cells of an answer, at most."""
-_PLACE, _WALKS, _SCORE, _SHARE, _TOKENS, _VOTES = 3, 12, 12, 7, 6, 8
+_PLACE, _WALKS, _SCORE, _SHARE, _TOKENS = 3, 12, 12, 7, 6
 """Cells of a place, of the numbers of walks, and of their figures."""
 _LEFT_OUT, _ANSWERS = Ink("stamp"), Ink("accent", bold=True, underline=True)
 
@@ -340,7 +339,8 @@ class RankingPage(GroupPage):
 
     def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
         """Make the columns of the table, in which the row `at` is selected."""
-        size = _bar_width(width)
+        group, size, votes = self._shown.group.group, min(max(width // 6, 6), _LONGEST_BAR), _count_votes(places)
+        is_vote = group.kind == "vote"
 
         def numbers(place: _Place) -> Cell:
             """Render the place of a reply, and its walks: equal replies are counted once."""
@@ -350,24 +350,28 @@ class RankingPage(GroupPage):
             return [(f"{name:<{_PLACE}}", ink), (column(place.numbers, _WALKS - len(times)) + times, ACCENT)]
 
         def score(place: _Place) -> Cell:
-            return [(f"  left out: {place.why}", _LEFT_OUT)] if place.why else number(place.first.score)
+            if place.why:
+                return [(f"  left out: {place.why}", _LEFT_OUT)]
+            return str(len(place.walks)) if is_vote else number(place.first.score)
 
         def share(place: _Place) -> Cell:
-            """Render the geometric mean probability of a token."""
-            mean = place.first.mean_logprob
+            """Render the part of the votes, else the geometric mean probability of a token."""
+            if place.why:
+                return None
+            mean = math.log(len(place.walks) / votes) if is_vote else place.first.mean_logprob
             part = math.exp(min(mean, 0.0)) if mean is not None else 0.0
-            return None if place.why else [*bar(part, size), (f"{percent(part):>{_SHARE}}", MUTED)]
+            return [*bar(part, size), (f"{percent(part):>{_SHARE}}", MUTED)]
 
         def text(place: _Place) -> Cell:
             return [(one_line(place.text.strip(), width), TEXT if place is places[at] else MUTED)]
 
-        ranked_by = "mean logprob" if self._shown.group.group.length_penalty == 1 else "score"
+        figure = "votes" if is_vote else "mean logprob" if group.length_penalty == 1 else "score"
         return (
             GridColumn(f"{'':{_PLACE}}walk", numbers, _PLACE + _WALKS),
-            GridColumn(ranked_by, score, _SCORE, right=True),
-            GridColumn("geom. mean prob.", share, size + _SHARE),
+            GridColumn(figure, score, _SCORE, right=True),
+            GridColumn("of the votes" if is_vote else "geom. mean prob.", share, size + _SHARE),
             GridColumn("tokens", lambda place: [(str(place.first.tokens), MUTED)], _TOKENS, right=True),
-            GridColumn("reply", text, fills=True),
+            GridColumn("answer" if is_vote else "reply", text, fills=True),
         )
 
 
@@ -375,31 +379,6 @@ class VotePage(RankingPage):
     """The answers, most votes first, each with the walks that gave it; below them the reply under the cursor."""
 
     name = "vote"
-
-    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
-        votes = _count_votes(places)
-
-        def walks(place: _Place) -> list[Run]:
-            return [("walk " if len(place.walks) == 1 else "walks ", MUTED), (place.numbers, ACCENT)]
-
-        def count(place: _Place) -> Cell:
-            if place.why:
-                return [(f"{len(place.walks):>2} left out: {place.why}", _LEFT_OUT), (GAP, TEXT), *walks(place)]
-            return f"{len(place.walks):>2} vote{'' if len(place.walks) == 1 else 's'}"
-
-        def share(place: _Place) -> Cell:
-            part = len(place.walks) / votes if votes else 0.0
-            return None if place.why else [*bar(part, _bar_width(width)), (f"{percent(part, 0):>5}", MUTED)]
-
-        answers = [cell_count(one_line(place.text, _ANSWER)) for place in places if not place.why]
-        return (
-            GridColumn(
-                "", lambda place: [("–", MUTED)] if place.why else place.text, min(max(*answers, 8, 0), _ANSWER)
-            ),
-            GridColumn("", count, _VOTES),
-            GridColumn("", share, _bar_width(width) + 5),
-            GridColumn("", lambda place: None if place.why else walks(place), fills=True),
-        )
 
     def render_head(self, places: Sequence[_Place], width: int) -> list[Line]:
         votes, answer = _count_votes(places), self._shown.group.group.answer
@@ -419,7 +398,3 @@ class VotePage(RankingPage):
 
 def _count_votes(places: Sequence[_Place]) -> int:
     return sum(len(place.walks) for place in places if not place.why)
-
-
-def _bar_width(width: int) -> int:
-    return min(max(width // 6, 6), _LONGEST_BAR)

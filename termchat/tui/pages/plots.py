@@ -38,7 +38,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.pages.scene import HERE, index_of, locate_token
 from termchat.tui.transcript.tokens import TokenRef
 
-Measure = Literal["entropy", "probability", "time"]
+Measure = Literal["entropy", "probability", "time", "p_end"]
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 LABEL = 6
@@ -67,6 +67,7 @@ _READ: dict[Measure, Callable[[TokenColumns, int], NDArray[np.float64]]] = {
     "entropy": lambda tokens, count: np.array(tokens.entropies[:count], np.float64),
     "probability": lambda tokens, count: np.exp(np.array(tokens.logprobs[:count], np.float64)),
     "time": lambda tokens, count: np.array(tokens.row_us(0, count), np.float64) / 1e3,
+    "p_end": lambda tokens, count: np.array(tokens.p_ends[:count], np.float64),
 }
 """Bits, the model's own probability from 0 to 1, milliseconds: of a round of drafting, its time divided by its rows."""
 
