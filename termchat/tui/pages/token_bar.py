@@ -17,9 +17,9 @@ from termchat.chat.questions import Questions
 from termchat.chat.service import Chat
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import View as Kept
-from termchat.conversation.tree import Node, Place, Span, TokenColumns
+from termchat.conversation.tree import Node, Place, Span
 from termchat.conversation.unsent import Wish
-from termchat.decoding.draft_figures import DraftedStep, round_at
+from termchat.decoding.draft_figures import round_at
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.engine.port import Unit
@@ -109,19 +109,6 @@ class At(NamedTuple):
 
     node: Node
     at: int
-
-
-class _AndPending:
-    """The tokens of a reply and the pending one behind them."""
-
-    def __init__(self, tokens: TokenColumns, pending: Token) -> None:
-        self._tokens, self._pending = tokens, pending
-
-    def __len__(self) -> int:
-        return len(self._tokens) + 1
-
-    def __getitem__(self, index: int) -> DraftedStep:
-        return self._pending if index == len(self._tokens) else self._tokens[index]
 
 
 class Tokens(Column):
@@ -488,7 +475,7 @@ class Tokens(Column):
             return None
         node, tokens, paused = place.node, place.node.tokens, self._chat.paused
         pending = paused.token if self.pending and paused is not None else None
-        drafted = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        drafted = round_at(tokens, place.at, pending)
         if drafted is None:
             return None
         from termchat.tui.pages.drafts import ShownRound  # not needed before the first frame
