@@ -118,20 +118,6 @@ class BeamsPage(GroupPage):
     def _find_parent(self, spot: BeamSpot) -> BeamSpot:
         return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
 
-    def _find_gap(self, spot: BeamSpot) -> str | None:
-        """Return the score that a lost beam lacked to the last one kept, "" where it is unknown; None for any other beam. Lost
-        are dropped beams, and those from which no kept beam continues: then the best one that did lacked it."""
-        step = self._steps[spot.step]
-        if spot.place < len(step.beams):
-            if step.beams[spot.place].finished or spot.step + 1 == len(self._steps) or self._find_children(spot):
-                return None
-            after = self._steps[spot.step + 1]
-            dropped = (at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place)
-            at = next(dropped, None)
-            return self._find_gap(BeamSpot(spot.step + 1, at)) if at is not None else ""
-        worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
-        return _format_score(self.beam(spot).score - worst) if worst is not None else ""
-
     def _find_children(self, spot: BeamSpot) -> list[BeamSpot]:
         """Find the kept beams that continue from one, best first."""
         is_kept = spot.place < len(self._steps[spot.step].beams)
@@ -162,9 +148,12 @@ class BeamsPage(GroupPage):
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
 
         def end(spot: BeamSpot) -> Cell:
-            if (gap := self._find_gap(spot)) is not None:
-                return [(f"{_LOST} {gap}", MUTED)]
-            return [("ended" if self.beam(spot).finished else "", _ENDED)]
+            if spot.place >= len(step.beams):
+                worst = min((kept.score for kept in step.beams if not kept.finished), default=math.nan)
+                return [(f"{_LOST} {_format_score(self.beam(spot).score - worst)}", MUTED)]
+            if self.beam(spot).finished:
+                return [("ended", _ENDED)]
+            return [("" if spot.step + 1 == len(self._steps) or self._find_children(spot) else _LOST, MUTED)]
 
         columns = [
             GridColumn[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),

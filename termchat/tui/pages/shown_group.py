@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-from rich.cells import cell_len
+from itertools import dropwhile
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
@@ -347,16 +346,7 @@ def _newest_mean(column: Sequence[int]) -> float:
 def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     """Render the beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
-    runs: list[Run] = []
-    used, count = 0, min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
+    count = min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
     inks = token_inks(tokens, look, 0, count) if look != "reading" else [TEXT] * count
-    for text, ink in zip(tokens.texts[:count], inks, strict=True):
-        if not text or (not runs and text.isspace()):
-            continue
-        runs.append((one_line(text, width), ink))
-        used += cell_len(runs[-1][0])
-        if used > width:
-            while runs and used > width - 1:
-                used -= cell_len(runs.pop()[0])
-            return [*runs, ("…", FAINT)]
-    return runs
+    begun = dropwhile(lambda run: not run[0].strip(), zip(tokens.texts[:count], inks, strict=True))
+    return [(one_line(text, width), ink) for text, ink in begun]
