@@ -217,7 +217,7 @@ class ChainPage(PanelPage):
         of_now = chat.live.shown if step is None or step.now else None
         knobs = self._render_knobs(width, of_now)[1:]  # the names of the pages take the place of its title
         timing = timing_lines(chat.live, min(width, _READ), prefilling=chat.phase == "prefill")
-        gap = [BLANK] if scene.height >= ROOMY else []
+        gap = [BLANK] if scene.rows >= ROOMY else []
         rows = scene.rows - len(text) - 2 * len(gap) - 1
         if rows - len(knobs) - len(timing) < _FEWEST:
             knobs = self._render_knobs(width, of_now, brief=True)[1:]

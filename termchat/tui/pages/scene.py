@@ -14,12 +14,11 @@ HERE = Ink("cursor", ground="panel", bold=True)
 
 
 class Scene(NamedTuple):
-    """The room of a page: `width` cells and `rows` lines, of the `height` of the widget. A `big` one has all the screen, and
-    hides the text that it is about."""
+    """The room of a page: `width` cells and `rows` lines. A `big` one has all the screen, and hides the text that it is
+    about."""
 
     width: int
     rows: int
-    height: int = 0
     big: bool = False
 
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-
 from termchat.chat.questions import Rescored, WhyNot
 from termchat.conversation.tree import Node, Span
 from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Misfit, Remedy, TokenBias
@@ -36,7 +34,6 @@ from termchat.tui.draw.marks import (
     told,
 )
 from termchat.tui.keys.tables import name_of
-from termchat.tui.pages.plots import Trace
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
 from termchat.tui.pages.scene import locate_token
 from termchat.tui.transcript.turn_source import describe_ending
@@ -231,6 +228,10 @@ def _list_sentences(why: WhyNot) -> list[str]:
 
 def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     """Render the trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
+    import numpy as np  # which the other answers do without
+
+    from termchat.tui.pages.plots import Trace
+
     trace, last = Trace(reply, width), reply[-1].node
     lines = flowing([[("P(END)", TITLE)], [(f"{trace.count} tokens, 0% to 100%", MUTED)]], width)
     if not trace.count:
