@@ -26,6 +26,8 @@ LEFT = Failed(
 TITLE_LENGTH = 60
 _TITLE_WITHIN = 1_000
 """Characters in which a title is looked for: a message may have megabytes."""
+_KEPT_RECORDS = 64
+"""Records of tokens that are not read again at once."""
 
 
 class ModelRef(msgspec.Struct, frozen=True):
@@ -132,6 +134,8 @@ class Session:
     read_to: tuple[int, int] | None = None
     kept: dict[int, list[Token]] | None = None
     listeners: list[Callable[[Node, Record], object]] = field(default_factory=list)
+    _records: dict[tuple[int, int], Token] = field(default_factory=dict, init=False)
+    """Records of tokens that were read from the store, by node and index."""
 
     def __post_init__(self) -> None:
         self.origins = dict.fromkeys(KNOBS, "default") | self.origins
@@ -238,15 +242,21 @@ class Session:
             self.copy_chat()
 
     def read_token(self, node: Node, index: int) -> Token | None:
-        """Read the record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
+        """Read the record of a token of a reply as it was drawn, candidates and all, once; None if it was not kept."""
         if self.kept is not None:
             tokens = self.kept.get(node.number, [])
             return tokens[index] if 0 <= index < len(tokens) else None
         if self.store is None or not self.id or node.role != "assistant":
             return None
-        with contextlib.suppress(StoreError):
-            return self.store.token(self.id, node.number, index)
-        return None
+        record = self._records.get((node.number, index))
+        if record is None:
+            with contextlib.suppress(StoreError):
+                record = self.store.token(self.id, node.number, index)
+        if record is not None:
+            if len(self._records) >= _KEPT_RECORDS:
+                self._records.clear()
+            self._records[node.number, index] = record
+        return record
 
     def read_newest(self) -> None:
         """Read the record of the last token of the reply that the path ends in; its last piece may have none."""

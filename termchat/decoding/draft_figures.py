@@ -83,15 +83,19 @@ class Round(msgspec.Struct, frozen=True):
         return self.begin + self.tokens
 
 
-def round_at(tokens: DraftedSteps, index: int) -> Round | None:
-    """Return the round of the token with this index; None if its step was decoded alone. The time depends on the length of the
-    round, not of the reply."""
-    begin = index
-    while begin and not tokens[begin].decode_us and (draft := tokens[begin - 1].draft) is not None and draft.accepted:
+def round_at(tokens: DraftedSteps, index: int, pending: DraftedStep | None = None) -> Round | None:
+    """Return the round of the token with this index; None if its step was decoded alone. `pending` is the token behind the last
+    one, which is not taken yet. The time depends on the length of the round, not of the reply."""
+    begin, count = index, len(tokens)
+
+    def step(at: int) -> DraftedStep:
+        return pending if at == count and pending is not None else tokens[at]
+
+    while begin and not step(begin).decode_us and (draft := step(begin - 1).draft) is not None and draft.accepted:
         begin -= 1
     current: Round | None = None
-    for at in range(begin, len(tokens)):
-        before, current = current, _continue_round(current, at, tokens[at])
+    for at in range(begin, count + (pending is not None)):
+        before, current = current, _continue_round(current, at, step(at))
         if at > index and (current is None or current.begin == at):
             return before
     return current

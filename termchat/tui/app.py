@@ -405,7 +405,7 @@ class TermchatApp(LeavingApp):
         ignore all."""
         if self._ended:
             return True
-        typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
+        typing = self._chat_screen.tokens.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             needs = (lacking(key, self.chat.offers) for key in (*TOKENS, *WALKS, *MODEL) if key.action == action)
             need = next((need for need in needs if need is not None), None)

@@ -33,7 +33,7 @@ class Looked:
 
     def __init__(self, app: TermchatApp) -> None:
         self.app, self.chat = app, app.chat
-        self.mode = app.screen_stack[0].tokens.mode  # type: ignore[attr-defined]
+        self.mode = app.screen_stack[0].tokens  # type: ignore[attr-defined]
         self.longest = 0.0
 
     @property
@@ -66,9 +66,9 @@ class Looked:
         await self.key("t", lambda: True)
         await self.key("right", lambda: self.chat.tuning.temperature != before)
         await self.key("escape", lambda: "TUNE" not in self.text)
-        await self.key("ctrl+g", lambda: self.mode.open)
+        await self.key("ctrl+g", lambda: self.mode.is_open)
         await self.key("space", lambda: True)
-        await self.key("escape", lambda: not self.mode.open)
+        await self.key("escape", lambda: not self.mode.is_open)
 
 
 @asynccontextmanager

@@ -63,8 +63,8 @@ async def test_the_pages_turn_by_key_and_by_mouse_and_the_page_stays() -> None:
 
 async def test_what_is_not_in_view_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[int] = []
-    follow = Trace.follow
-    monkeypatch.setattr(Trace, "follow", lambda *args: followed.append(1) or follow(*args))  # type: ignore[func-returns-value]
+    read = Trace.read_values
+    monkeypatch.setattr(Trace, "read_values", lambda *args: followed.append(1) or read(*args))  # type: ignore[func-returns-value]
     async with desktop() as desk:
         await talk(desk)
         assert not followed
@@ -152,7 +152,7 @@ async def test_a_click_in_a_plot_puts_the_cursor_on_the_token_and_the_plots_mark
         await desk.settle()
         cursor = desk.app.query_one(TranscriptView).cursor
         assert cursor is not None
-        assert (desk.app.screen_stack[0].tokens.mode.open, cursor.index) == (True, 7)  # type: ignore[attr-defined]
+        assert (desk.app.screen_stack[0].tokens.is_open, cursor.index) == (True, 7)  # type: ignore[attr-defined]
         assert "7 5.50" in desk.text
         assert "worst 40 at 7" in desk.text
         await desk.type("", "left")
@@ -258,7 +258,7 @@ async def test_rolling_while_a_reply_runs_holds_its_token_in_sight() -> None:
         desk.engine.say(" more")
         await desk.settle()
         assert "TOKEN 11 ·w11" in desk.text
-        assert desk.app.screen_stack[0].tokens.mode.open  # type: ignore[attr-defined]
+        assert desk.app.screen_stack[0].tokens.is_open  # type: ignore[attr-defined]
 
 
 async def test_a_new_message_waits_for_its_own_token() -> None:

@@ -162,7 +162,7 @@ def test_the_drawn_token_is_marked_and_among_few_rows_too() -> None:
 
 def test_a_higher_screen_shows_more_candidates() -> None:
     token = observed(SamplerSettings())[1]
-    low, high = (step_lines(Shown(token), None, 118, rows, large=True, numbered=True) for rows in (14, 50))
+    low, high = (step_lines(Shown(token), 118, rows, bars=True, numbered=True) for rows in (14, 50))
     counts = [sum("·w" in line.text for line in lines[1:]) for lines in (low, high)]
     assert 5 <= counts[0] < counts[1] == 20
     assert len(low) <= 14
@@ -172,12 +172,10 @@ def test_the_large_view_says_which_time_it_shows_and_what_each_stage_left() -> N
     token = step([0.9, 0.1, 0.0], stages=(Stage("top_k", 40), Stage("top_p", 2)))
     samplers = SamplerSettings(temperature=0.7)
     then = "\n".join(
-        line.text
-        for line in step_lines(Shown(token, samplers=samplers, seed=7), None, 118, 30, large=True, numbered=True)
+        line.text for line in step_lines(Shown(token, samplers=samplers, seed=7), 118, 30, bars=True, numbered=True)
     )
     now = "\n".join(
-        line.text
-        for line in step_lines(Shown(token, "RECOMPUTED", WITH_KNOBS), None, 118, 30, large=True, numbered=True)
+        line.text for line in step_lines(Shown(token, "RECOMPUTED", WITH_KNOBS), 118, 30, bars=True, numbered=True)
     )
     assert "TOKEN 3 ·c  as recorded" in then
     assert "temp 0.7  seed 7" in then
@@ -193,7 +191,7 @@ def test_no_line_is_wider_than_its_room_and_foreign_text_is_shown_as_marks(width
     token = step([0.5, 0.3, 0.0])
     token = replaced(token, candidates=[*token.candidates, hostile])
     rolls = Rolls(1, 3, 100, 5) if rolled else None
-    lines = step_lines(Shown(token), rolls, width, rows, large=True, numbered=True)
+    lines = step_lines(Shown(token), width, rows, bars=True, numbered=True, rolls=rolls)
     text = "".join(line.text for line in lines)
     assert not set("\x1b\x07\u202e\n") & set(text)
     assert width < 36 or all(cells(line.text) <= width for line in lines)
@@ -244,7 +242,7 @@ def test_the_counts_of_rows_that_have_no_room_are_among_the_others() -> None:
 
 
 def told(shown: Shown, rolls: Rolls | None, width: int = 118) -> str:
-    return "\n".join(line.text for line in step_lines(shown, rolls, width, 30, large=True, numbered=True))
+    return "\n".join(line.text for line in step_lines(shown, width, 30, bars=True, numbered=True, rolls=rolls))
 
 
 def test_rolls_name_their_seeds_and_at_temperature_0_that_nothing_was_random() -> None:

@@ -172,7 +172,7 @@ async def test_in_token_mode_the_reply_under_the_cursor_is_edited() -> None:
         assert "editing reply 2 of 4" in below(desk)
         assert desk.composer.text == " one"
         assert desk.composer.has_focus
-        assert not desk.app.screen.tokens.mode.open  # type: ignore[attr-defined]
+        assert not desk.app.screen.tokens.is_open  # type: ignore[attr-defined]
 
 
 async def test_a_running_reply_ends_for_an_edit() -> None:

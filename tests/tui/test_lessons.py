@@ -290,7 +290,7 @@ async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
         await answered(desk, " one", " two")
         await desk.type("", "ctrl+g", "ctrl+space", "d")
         await desk.until(lambda: "A look colours tokens." in strip(desk))
-        assert desk.app.screen.tokens.mode.open
+        assert desk.app.screen.tokens.is_open
 
 
 WAYS_BACK = """\
@@ -798,7 +798,7 @@ async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None
         await desk.until(lambda: desk.app.learning.strip is None)
         await desk.settle()
         assert desk.app.screen is own
-        assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.transcript.looks) == (True, cursor, looks)
+        assert (own.tokens.is_open, own.tokens.transcript.cursor, own.transcript.looks) == (True, cursor, looks)
         assert max(map(len, desk.text.splitlines())) <= 90
         assert own.size == (90, 30)
         strip = own.query_one("#header").render_line(0)

@@ -253,13 +253,11 @@ def test_the_ribbon_is_high_where_the_probability_is() -> None:
 def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> None:
     chat, _ = jumpy()
     first, second = chat.nodes[2], chat.nodes[3]
-    line = ribbon_line([Span(first, 70), Span(second, 50)], "entropy", TokenRef(3, 10), 40)
-    assert len(line.text) == 18 + 13  # four tokens a cell; three would need 41 cells
-    assert [(len(text), ink.color == "cursor") for text, ink in line.runs] == [
-        (18, False), (2, False), (1, True), (10, False),
-    ]  # fmt: skip
-    cells = [token_at([Span(first, 70), Span(second, 50)], "entropy", column, 40) for column in (-1, 17, 18, 30, 31)]
-    assert [ref and (ref.node, ref.index // 4) for ref in cells] == [None, (2, 17), (3, 0), (3, 12), None]
+    whole = [Span(first, 70), Span(second, 50)]
+    line = ribbon_line(whole, "entropy", TokenRef(3, 10), 40)
+    assert [(len(text), ink.color == "cursor") for text, ink in line.runs] == [(26, False), (1, True), (13, False)]
+    cells = [token_at(whole, "entropy", column, 40) for column in (-1, 22, 24, 39, 40)]
+    assert [ref and (ref.node, ref.index // 3) for ref in cells] == [None, (2, 22), (3, 0), (3, 16), None]
     assert ribbon_line([], "entropy", None, 40).text == ""
     assert ribbon_line([Span(first, 70)], "entropy", None, 0).text == ""
 

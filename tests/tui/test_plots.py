@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 
 import numpy as np
@@ -18,10 +17,8 @@ from termchat.tui.pages.plots import (
     PLOTS,
     Axis,
     Bar,
-    Folded,
     Measure,
     Tick,
-    Times,
     Trace,
     columns_of,
     fit_rows,
@@ -32,7 +29,6 @@ from termchat.tui.pages.plots import (
     round_up,
     stack_plots,
 )
-from termchat.tui.pages.scene import unread_spans
 from termchat.tui.transcript.tokens import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
@@ -66,10 +62,8 @@ def reply_of(
 
 
 def traced(node: Node, width: int = 43, cursor: int | None = None) -> Trace:
-    trace = Trace()
     ref = TokenRef(node.number, cursor) if cursor is not None else None
-    trace.follow([Span(node, len(node.tokens))], columns_of(width), ref)
-    return trace
+    return Trace([Span(node, len(node.tokens))], columns_of(width), ref)
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
@@ -150,7 +144,7 @@ def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
 
 def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
     trace = traced(reply_of([1.0] * 90), 118)
-    each = trace.folded["entropy"].each
+    each = trace.each
     axis = plot_lines("entropy", trace, 118, 10)[-1].text
     named = re.findall(r"(\d+) ·w(\d+)", axis)
     assert len(named) >= 4
@@ -168,86 +162,46 @@ def test_rows_are_used_as_far_as_they_part_evenly(rows: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 36, 37, 38, 148, 149, 1000, 50_001])
-@pytest.mark.parametrize("step", [1, 7, 100_000])
-def test_columns_are_means_and_maxima_of_their_numbers_however_they_came(count: int, step: int) -> None:
-    if step == 1 and count > 1000:
-        count = 3001
-    values = np.random.default_rng(count).exponential(size=count)
-    folded = Folded(37)
-    for begin in range(0, count, step):
-        folded.extend(list(values[begin : begin + step]))
-    each = folded.each
-    parts = [values[at : at + each] for at in range(0, count, each)]
-    means, highs = folded.read_columns()
+def test_columns_are_means_and_maxima_of_their_numbers(count: int) -> None:
+    node = Node(2, 1, 0, "assistant")
+    values = np.random.default_rng(count).exponential(size=count).astype(np.float32)
+    node.tokens.entropies.extend(values.tolist())
+    trace = Trace([Span(node, count)], 37)
+    parts = [values[at : at + trace.each] for at in range(0, count, trace.each)]
+    means, highs = trace.read_columns("entropy")
     assert len(parts) == len(means) == len(highs) <= 37
     assert count <= 37 or len(parts) >= 37 / 2
     assert count <= 2 * 37 or len(parts) >= 37 * 2 / 3
-    np.testing.assert_allclose(means, [part.mean() for part in parts])
+    np.testing.assert_allclose(means, [part.mean(dtype=np.float64) for part in parts])
     np.testing.assert_allclose(highs, [part.max() for part in parts])
 
 
+def test_a_number_that_is_not_known_counts_for_no_column() -> None:
+    node = Node(2, 1, 0, "assistant")
+    node.tokens.entropies.extend([1.0, math.nan, math.nan, math.nan, 3.0, 5.0, math.nan, 2.0])
+    means, highs = Trace([Span(node, 8)], 4).read_columns("entropy")
+    np.testing.assert_array_equal(means, [1.0, math.nan, 4.0, 2.0])
+    np.testing.assert_array_equal(highs, [1.0, math.nan, 5.0, 2.0])
+
+
 def test_median_outliers_and_the_worst_are_those_of_all_times() -> None:
-    values = np.random.default_rng(5).lognormal(1.8, 0.6, 4001)
-    times = Times()
-    for begin in [0, 1, 2, 500, *range(501, 600), 600]:
-        end = {0: 1, 1: 2, 2: 500, 500: 501, 600: 4001}.get(begin, begin + 1)
-        times.extend(list(values[begin:end]))
-    assert times.median == pytest.approx(np.median(values))
-    assert times.outliers == int((values > 2 * np.median(values)).sum())
-    assert times.worst == (values.max(), int(values.argmax()))
-
-
-def test_a_growing_reply_is_read_once_and_drawn_as_one_that_is_there() -> None:
-    random.seed(4)
-    entropies = [random.expovariate(0.5) for _ in range(700)]
-    node, whole = Node(2, 1, 0, "assistant"), reply_of(entropies)
-    growing = Trace()
-    reads: list[int] = []
-    for at, entropy in enumerate(entropies):
-        node.add(replaced(made_records.token(at, b" w", f" w{at}"), entropy=entropy, logprob=-1.0, decode_us=6000))
-        if at % 9 == 0 or at == 699:
-            reads.append(at + 1)
-            growing.follow([Span(node, at + 1)], 37)
-    assert texts(plot_lines("entropy", growing, 43, 10)) == texts(plot_lines("entropy", traced(whole), 43, 10))
-    assert growing.count == 700
-
-
-def test_a_frame_reads_only_what_is_new_and_costs_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = reply_of([1.0] * 5000)
-    trace = traced(node)
-    added: list[int] = []
-    monkeypatch.setattr(Folded, "extend", lambda _, values: added.append(len(values)))
-    trace.follow([Span(node, 5000)], 37)
-    assert added == []
-    node.add(made_records.token(5000, b" w", " w"))
-    trace.follow([Span(node, 5001)], 37)
-    assert added == [1, 1, 1]
-    assert len(trace.folded["entropy"].read_columns()[1]) <= 37
-
-
-def test_of_a_reply_the_new_tokens_are_listed_and_of_another_or_a_cut_one_nothing_is_known() -> None:
-    first, second = reply_of([1.0] * 5), reply_of([1.0] * 3, number=3)
-    assert unread_spans((), [Span(first, 5)]) == [(first, 0, 5)]
-    assert unread_spans([Span(first, 3)], [Span(first, 5), Span(second, 2)]) == [(first, 3, 5), (second, 0, 2)]
-    assert unread_spans([Span(first, 5)], [Span(first, 5)]) == [(first, 5, 5)]
-    for now in ([Span(second, 3)], [Span(first, 4)], []):
-        assert unread_spans([Span(first, 5)], now) is None
-    assert unread_spans([Span(first, 3), Span(second, 1)], [Span(first, 4), Span(second, 1)]) is None
+    values = (np.random.default_rng(5).lognormal(1.8, 0.6, 4001) * 1e3).astype(int)
+    foot = plot_lines("time", traced(reply_of([1.0] * 4001, times=values.tolist()), 118), 118, 10)[-1].text
+    outliers, at = int((values > 2 * np.median(values)).sum()), int(values.argmax())
+    median, worst = format_number(float(np.median(values)) / 1e3), format_number(values.max() / 1e3)
+    assert foot == f"median {median} · {outliers} over 2× · worst {worst} at {at} ·w{at}"
 
 
 def test_a_reply_in_several_parts_is_one_and_each_column_leads_to_the_token_that_stands_out() -> None:
     first, second = reply_of([1.0, 2.0, 0.5]), reply_of([0.1, 9.0], number=3)
-    trace = Trace()
-    trace.follow([Span(first, 3), Span(second, 2)], 37, TokenRef(3, 1))
+    trace = Trace([Span(first, 3), Span(second, 2)], 37, TokenRef(3, 1))
     assert (trace.count, trace.cursor) == (5, 4)
     assert [trace.find_peak("entropy", column) for column in range(6)] == [
         TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2), TokenRef(3, 0), TokenRef(3, 1), None,
     ]  # fmt: skip
-    trace.follow([Span(first, 3), Span(second, 2)], 2)
-    assert trace.folded["entropy"].each == 3
+    trace = Trace([Span(first, 3), Span(second, 2)], 2)
+    assert trace.each == 3
     assert [trace.find_peak("entropy", column) for column in (0, 1)] == [TokenRef(2, 1), TokenRef(3, 1)]
-    trace.follow([Span(first, 2)], 37)  # the path was cut
-    assert trace.count == 2
 
 
 def test_the_least_probable_token_of_a_column_is_the_one_that_stands_out() -> None:
@@ -271,7 +225,7 @@ def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
 def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_shows() -> None:
     many = [float(at % 5) for at in range(300)]
     trace = traced(reply_of(many, times=[6000] * 299 + [20_000]))
-    each = trace.folded["entropy"].each
+    each = trace.each
     assert each == math.ceil(300 / 37 / each) * each
     assert f"mean, max of {each}" in plot_lines("entropy", trace, 43, 10)[0].text
     assert f"mean of {each}" in plot_lines("probability", trace, 70, 10)[0].text

@@ -18,8 +18,8 @@ from termchat.tui.draw.marks import TITLE
 from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table
 from termchat.tui.pages.chain_view import chain_lines
 from termchat.tui.pages.panel_pages import timing_lines
-from termchat.tui.pages.plots import Folded, Trace, columns_of, plot_lines
-from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.plots import Trace, columns_of, plot_lines
+from termchat.tui.pages.record import Shown, from_columns, step_lines
 from termchat.tui.pages.token_answers import ending_lines
 from termchat.tui.transcript.looks import LOOKS, next_look
 from termchat.tui.transcript.tokens import find_surprise, find_uncertain
@@ -86,15 +86,15 @@ def test_candidates_have_only_the_columns_that_are_told(width: int, bars: bool) 
 def test_a_step_shows_no_number_that_is_none(make: type[Token]) -> None:
     shown = Shown(make(3))
     for lines in (
-        record_lines(shown, 60, 30),
-        step_lines(shown, Rolls(0, 3, 100, 5), 118, 30, large=True, numbered=True),
+        step_lines(shown, 60, 30),
+        step_lines(shown, 118, 30, bars=True, numbered=True, rolls=Rolls(0, 3, 100, 5)),
     ):
         said = text(lines)
         assert "nan" not in said
         assert "after" not in said
         assert "ROLLS" not in said
         assert "rolls the dice" not in said
-    facts = text(record_lines(shown, 60, 30))
+    facts = text(step_lines(shown, 60, 30))
     assert ("rank 2" in facts) is (make is streamed)
     assert ("entropy ≤2.50 bit" in facts) is (make is streamed)
     assert not can_roll(shown.token)
@@ -139,26 +139,9 @@ def test_the_chain_claims_no_survivors() -> None:
     assert knob.rstrip().endswith(("─", "━"))
 
 
-def test_columns_of_a_plot_are_those_of_the_numbers_that_are_known() -> None:
-    folded = Folded(4)
-    folded.extend([1.0, math.nan, 3.0, math.nan, math.nan, math.nan, 5.0, 7.0])
-    means, highs = folded.read_columns()
-    assert means[:2] == [1.0, 3.0]
-    assert math.isnan(means[2])
-    assert means[3] == 6.0
-    assert highs[3] == 7.0
-    assert math.isnan(highs[2])
-    while folded.each < 8:
-        folded.extend([math.nan] * 8)
-    means, highs = folded.read_columns()
-    assert means[0] == 4.0
-    assert highs[0] == 7.0
-
-
 @pytest.mark.parametrize("tokens", [[streamed(0), untold(1), streamed(2)], [untold(at) for at in range(5)]])
 def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token]) -> None:
-    trace = Trace()
-    trace.follow([Span(node_of(*tokens), len(tokens))], columns_of(60))
+    trace = Trace([Span(node_of(*tokens), len(tokens))], columns_of(60))
     for measure in ("entropy", "probability"):
         said = text(plot_lines(measure, trace, 60, 8))
         assert "nan" not in said
@@ -167,10 +150,9 @@ def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token])
 
 @pytest.mark.parametrize(("width", "shown"), [(40, " ≤2.50"), (60, " ≤2.50, 10.00% not listed")])
 def test_the_plot_of_the_entropy_names_a_bound_as_one(width: int, shown: str) -> None:
-    trace = Trace()
-    trace.follow([Span(node_of(untold(0), streamed(1)), 2)], columns_of(width))
+    trace = Trace([Span(node_of(untold(0), streamed(1)), 2)], columns_of(width))
     assert plot_lines("entropy", trace, width, 8)[0].text.endswith(shown)
-    trace.follow([Span(node_of(streamed(0), replaced(streamed(1), state={})), 2)], columns_of(width))
+    trace = Trace([Span(node_of(streamed(0), replaced(streamed(1), state={})), 2)], columns_of(width))
     assert plot_lines("entropy", trace, width, 8)[0].text.endswith(" 2.50")
 
 
@@ -179,10 +161,10 @@ def test_what_memory_holds_of_a_token_keeps_its_bounds() -> None:
     again = TokenColumns.unpacked(tokens.packed())
     assert tokens.most_unlisted == again.most_unlisted == 0.1
     node = node_of(untold(0), streamed(1))
-    facts = text(record_lines(Shown(from_columns(node, 1, 1)), 60, 30))
+    facts = text(step_lines(Shown(from_columns(node, 1, 1)), 60, 30))
     for fact in ("entropy ≤2.50 bit", "p(end) ≤1.00%", "not listed 10.00%"):
         assert fact in facts
-    assert "≤" not in text(record_lines(Shown(from_columns(node, 0, 0)), 60, 30))
+    assert "≤" not in text(step_lines(Shown(from_columns(node, 0, 0)), 60, 30))
 
 
 def test_why_it_ended_tells_what_is_known() -> None:

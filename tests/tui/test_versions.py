@@ -287,7 +287,7 @@ async def test_in_token_mode_the_cursor_stays_in_the_reply_and_as_far_into_it() 
         assert cursor == (fork, 1), "the last token: the reply is shorter"
         await desk.type("", ">")
         assert "this is the last of 2 versions" in desk.text
-        assert desk.app.screen.tokens.mode.open  # type: ignore[attr-defined]
+        assert desk.app.screen.tokens.is_open  # type: ignore[attr-defined]
 
 
 async def test_in_token_mode_a_reply_that_has_no_other_version_says_so_whatever_others_have() -> None:

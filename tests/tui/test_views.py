@@ -37,7 +37,7 @@ from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
 from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.lists.small_dialogs import BreakpointsDialog
 from termchat.tui.lists.tokenizer import piece_flow, piece_lines, pieces_title
-from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.record import Shown, from_columns, step_lines
 from termchat.tui.pages.token_answers import ending_lines, list_remedies, whatif_lines, why_lines
 from termchat.tui.themes.library import PLAIN
 from tests import made_records
@@ -83,7 +83,7 @@ def grown(node: Node, *texts: str, reason: Reason = "end", first: int = 0, **fie
 
 def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_dice_did() -> None:
     settings = SamplerSettings(temperature=1.2, top_k=0, repeat_penalty=1.1)
-    lines = record_lines(Shown(FOX, samplers=settings, seed=9), 44, 40)
+    lines = step_lines(Shown(FOX, samplers=settings, seed=9), 44, 40)
     told = words(lines)
     for fact in (
         "TOKEN 5 ·fox as recorded", "rank 1", "model 53.8%", "after 44.0%", "entropy 3.90 bit", "p(end) 0.20%", "dice +0.12",
@@ -94,37 +94,38 @@ def test_the_record_says_what_the_model_wanted_what_the_chain_left_and_what_the_
         assert fact in told
     assert "top_k 0" not in told  # off
     rows = read(lines)
-    assert rows[-20] == "1 ·c0         18.2   60.7%   50.0%"  # e to the -0.5, and 1/2
-    assert rows[-19] == "2 ·c1         17.2   22.3%   25.0% ●"  # e to the -1.5, and 1/4
-    assert rows[-1] == "  ·cut        -3.0   <0.1%  cut min_p"
+    first = rows.index("CANDIDATES   logit   model   after") + 1
+    assert rows[first] == "1 ·c0         18.2   60.7%   50.0%"  # e to the -0.5, and 1/2
+    assert rows[first + 1] == "2 ·c1         17.2   22.3%   25.0% ●"  # e to the -1.5, and 1/4
+    assert rows[first + 19] == "  ·cut        -3.0   <0.1%  cut min_p"
     assert len(rows) < 40
 
 
 def test_where_there_is_little_room_the_token_that_was_drawn_is_still_among_the_candidates() -> None:
     drawn_last = replaced(FOX, id=18)
-    rows = read(record_lines(Shown(drawn_last), 44, 12))
+    rows = read(step_lines(Shown(drawn_last), 44, 12))
     assert len(rows) == 12
-    assert rows[-1].endswith("●")
-    assert rows[-1].split()[0] == "·c18"  # no number: that key takes what belongs there
+    (taken,) = [row for row in rows if row.endswith("●")]
+    assert taken.split()[0] == "·c18"  # no number: that key takes what belongs there
 
 
 def test_a_near_tie_is_told_in_a_sentence_and_the_margin_with_its_unit() -> None:
     tied = replaced(FOX, margin=0.0314, near_tie=True)
-    for lines in (record_lines(Shown(tied), 44, 40), step_lines(Shown(tied), None, 44, 40, large=True, numbered=False)):
+    for lines in (step_lines(Shown(tied), 44, 40), step_lines(Shown(tied), 44, 40, bars=True, numbered=False)):
         told = words(lines)
         assert "Near tie: with a different number of threads or batch size, a different token may win." in told
         assert "margin 0.03 nats" in told
         assert max(cell_len(line.text) for line in lines) <= 44
     for near_tie in (None, False):
-        told = words(record_lines(Shown(replaced(FOX, margin=0.0, near_tie=near_tie)), 44, 40))
+        told = words(step_lines(Shown(replaced(FOX, margin=0.0, near_tie=near_tie)), 44, 40))
         assert "Near tie" not in told
         assert "margin 0.00 nats" in told
-    assert "margin" not in words(record_lines(Shown(FOX), 44, 40))
+    assert "margin" not in words(step_lines(Shown(FOX), 44, 40))
 
 
 def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> None:
     waiting = replaced(FOX, bytes="🦊!!".encode(), sample_us=0, forced=True)
-    lines = record_lines(Shown(waiting, "PENDING", "waiting: entropy > 3", pending=True), 44, 20)
+    lines = step_lines(Shown(waiting, "PENDING", "waiting: entropy > 3", pending=True), 44, 20)
     assert read(lines)[0] == "PENDING 5 🦊!!  waiting: entropy > 3  forced"
     assert cell_len(lines[0].text) == 44
     assert "sample" not in words(lines)
@@ -133,7 +134,7 @@ def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> No
 
 def test_what_memory_alone_holds_of_a_token_is_shown_with_the_way_to_the_rest() -> None:
     node = replied("Once", " upon", probability=[0.5, 0.125], entropy=[1.0, 2.25])
-    told = words(record_lines(Shown(from_columns(node, 1, 8)), 44, 20))
+    told = words(step_lines(Shown(from_columns(node, 1, 8)), 44, 20))
     for fact in (
         "TOKEN 8 ·upon",
         "after 12.5%",
@@ -147,8 +148,8 @@ def test_what_memory_alone_holds_of_a_token_is_shown_with_the_way_to_the_rest() 
 
 def test_a_control_token_goes_by_its_name_and_one_without_a_name_by_a_sign() -> None:
     end = replaced(FOX, id=2, bytes=b"", candidates=[Candidate(2, "<|im_end|>", 9.0, -0.5, 0.6, 0.0, None)])
-    assert read(record_lines(Shown(end), 44, 20))[0] == "TOKEN 5 <|im_end|>  as recorded"
-    assert read(record_lines(Shown(replaced(end, candidates=[])), 44, 20))[0] == "TOKEN 5 ∅  as recorded"
+    assert read(step_lines(Shown(end), 44, 20))[0] == "TOKEN 5 <|im_end|>  as recorded"
+    assert read(step_lines(Shown(replaced(end, candidates=[])), 44, 20))[0] == "TOKEN 5 ∅  as recorded"
 
 
 # --- why not ---------------------------------------------------------------------------------------------------------
@@ -343,7 +344,7 @@ def test_an_end_that_was_never_near_has_a_flat_trace() -> None:
 
 def test_a_long_trace_keeps_every_peak() -> None:
     node = replied(*["x"] * 100, reason="length", p_end=[1.0 if step == 57 else 0.0 for step in range(100)])
-    assert "▁▁▁▁▁█▁▁▁▁" in read(ending_lines([Span(node, 100)], 10, 20))
+    assert "▁▁▁▁█▁▁▁▁" in read(ending_lines([Span(node, 100)], 10, 20))
 
 
 def test_what_a_stop_sequence_held_back_is_shown() -> None:
@@ -597,7 +598,7 @@ def hostile_ending(width: int) -> list[Line]:
 
 
 VIEWS: dict[str, Callable[[int], list[Line]]] = {
-    "record": lambda width: record_lines(
+    "record": lambda width: step_lines(
         Shown(hostile_token(), "PENDING", "waiting: " + HOSTILE, samplers=SamplerSettings(), pending=True), width, 30
     ),
     "why": lambda width: why_lines(why_not(text=HOSTILE), width),

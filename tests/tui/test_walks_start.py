@@ -178,7 +178,7 @@ async def test_the_dialog_walks_from_the_token_under_the_cursor() -> None:
         assert "continue the reply from token 3 ·three" in desk.text
         await desk.type("", "enter")
         assert asked(desk).replies[0].done == 2
-        assert not desk.app.screen_stack[0].tokens.mode.open  # type: ignore[attr-defined]
+        assert not desk.app.screen_stack[0].tokens.is_open  # type: ignore[attr-defined]
         speak(desk.engine, 4)
         await desk.settle()
         await desk.type("", "2", "ctrl+g")

@@ -91,13 +91,13 @@ class Autoplay:
     async def _wait_for_step(self, before: tuple[int | None, int]) -> None:
         """Wait for a paused reply: one that goes on by a token waits again soon, and the cursor is on what it waits with; one
         that was resumed does not, nor does the cursor of who looks back."""
-        chat, mode = self._chat, self._context.tokens.mode
+        chat, mode = self._chat, self._context.tokens
         begin = monotonic()
         while chat.busy:
             computes = chat.phase != "paused" and self._written[1] <= before[1] + 1  # slowly, on another machine
             if monotonic() - begin > (_SLOW if computes else _STEP):
                 return
-            if self._written != before and chat.phase == "paused" and (mode.pending or not mode.open):
+            if self._written != before and chat.phase == "paused" and (mode.pending or not mode.is_open):
                 return
             await asyncio.sleep(0.01)
 
@@ -146,7 +146,7 @@ class Autoplay:
                 await self._settle()
             elif screen.focused is screen.composer:
                 return
-            elif chat.walks.running or (chat.busy and screen.tune is None and not screen.tokens.mode.open):
+            elif chat.walks.running or (chat.busy and screen.tune is None and not screen.tokens.is_open):
                 screen.set_focus(screen.composer)
             else:
                 await self._press(*find_keys("back"))
@@ -164,7 +164,7 @@ class Autoplay:
                 raise DeedFailed("nothing is written that could be sent")
             if self._context.composer.popup.completion is not None:
                 self._context.composer.popup.put(None)
-        elif id == "tokens" and self._context.tokens.mode.open:
+        elif id == "tokens" and self._context.tokens.is_open:
             self._context.tokens.leave()  # the cursor is to be where it is for a reader who comes from the chat
         if keys := find_keys(id):
             await self._press(*keys)

@@ -108,7 +108,7 @@ class LessonStrip(Slip, can_focus=True):
         if self.playing.step < self._wanted:
             why = f"step {self._wanted + 1} begins in the middle of what the steps before it made"
             shown.tell(Notice(f"resumed at step {self.playing.number}", why))
-        shown.tokens.mode.find()
+        shown.tokens.find()
         if opening.look in LOOKS:
             shown.transcript.looks = next(one for one in LOOKS if one == opening.look), TOKEN_LOOKS[0]
         if opening.page in PAGES:
@@ -228,7 +228,7 @@ class LessonStrip(Slip, can_focus=True):
             return f"dialog:{shown.dialog or getattr(dialog, 'KEYS', '').lower().replace(' ', '-')}"
         if shown.tune is not None:
             return "tune"
-        if shown.tokens.mode.open:
+        if shown.tokens.is_open:
             return "tokens"
         if shown.panels.big:
             return "big"
@@ -240,7 +240,7 @@ class LessonStrip(Slip, can_focus=True):
     def _screen_facts(self) -> Mapping[str, object]:
         """Collect the facts that only the screen knows; the view only in token mode."""
         tokens, rolls = self._shown.tokens, self._shown.panels.shown.rolls
-        cursor = tokens.transcript.cursor if tokens.mode.open else None
+        cursor = tokens.transcript.cursor if tokens.is_open else None
         facts: dict[str, object] = {
             "look": tokens.transcript.look,
             "page": self._shown.panels.here,
@@ -248,7 +248,7 @@ class LessonStrip(Slip, can_focus=True):
             "cursor": Place(*cursor) if cursor is not None else None,
             "rolls": rolls.n if rolls is not None else 0,
         }
-        return facts | {"view": tokens.mode.view} if tokens.mode.open else facts
+        return facts | {"view": tokens.view} if tokens.is_open else facts
 
     # --- what it shows -------------------------------------------------------------------------------------------------
 

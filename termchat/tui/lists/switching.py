@@ -290,7 +290,7 @@ class ChatSwitching:
         Thread(target=work, name="saving").start()
 
     def _leave_for(self, to: Callable[[], object]) -> None:
-        if self._tokens.mode.open:
+        if self._tokens.is_open:
             self._tokens.leave()
         to()
-        self._tokens.mode.find()
+        self._tokens.find()

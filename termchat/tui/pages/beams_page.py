@@ -1,5 +1,5 @@
-"""The beams of a search, step by step: the text of the one under the cursor, its numbers, and a table of the beams of its step
-with their parents; above that, as far as there is room, the tables of the steps before.
+"""The beams of a search, step by step: the text of the one under the cursor, and a table of the beams of its step with their
+parents; above that, as far as there is room, the tables of the steps before.
 
 In a table the beams that go on come first, best first; then those that ended; then the dropped ones, each with its gap to the
 last one kept. Only the steps that are drawn are read.
@@ -12,25 +12,23 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice
-from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams
 from termchat.text import show_piece
-from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fitting, format_number, percent
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, bar, format_number, percent, prose
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.grid_table import Cell, GridColumn, GridTable
 from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import GroupPage, ShownGroup
 
 _TEXT = 3
-"""Rows of text, at most."""
+"""Rows of text."""
 _TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 8
 """Cells of a token, a number, a percentage, and of what became of a beam, at least."""
 _READ = 400
 """Steps whose texts are read for the text of a beam, at most."""
-_BAR_FROM, _SMALL = 60, 0.1
-"""Cells from which there is a bar, and the difference from which down there is a digit more."""
+_SMALL = 0.1
+"""The difference from which down a score has a digit more."""
 _DEAD, _ENDED, _WAY = Ink("muted", strike=True), Ink("success"), Ink("accent", bold=True)
 _LOST = "✕"
 """Marks dropped beams, and kept ones from which none continues."""
@@ -58,7 +56,6 @@ class BeamsPage(GroupPage):
     def __init__(self, shown: ShownGroup) -> None:
         super().__init__(shown)
         self._spot: BeamSpot | None = None
-        self._rows = 0
 
     @property
     def _steps(self) -> Sequence[Beams]:
@@ -79,11 +76,8 @@ class BeamsPage(GroupPage):
         way = [spot]
         while way[-1].step > max(spot.step - _READ, 0):
             way.append(self._find_parent(way[-1]))
-        wrapper = Wrapper(scene.width)
-        wrapper.feed("".join(self.beam(one).text for one in reversed(way)).strip(), TEXT)
-        text = wrapper.lines[-_TEXT:]
-        self._rows = max(self._rows, len(text))  # it never shrinks, so that nothing moves
-        head = [*text, *[BLANK] * (self._rows - len(text)), self.facts(scene.width), BLANK]
+        text = prose("".join(self.beam(one).text for one in reversed(way)).strip(), scene.width)[-_TEXT:]
+        head = [*text, *[BLANK] * (_TEXT + 1 - len(text))]
         room = scene.rows - len(head)
         lines = self._make_table(spot, spot.place, scene.width).lines(scene.width, room)
         for one in way[1:]:
@@ -92,29 +86,6 @@ class BeamsPage(GroupPage):
                 break
             lines = [*table, BLANK, *lines]
         return [*head, *lines]
-
-    def facts(self, width: int) -> Line:
-        """Render the numbers of the beam under the cursor."""
-        if (spot := self.spot) is None:
-            return BLANK
-        beam, step, gap = self.beam(spot), self._steps[spot.step], self._find_gap(spot)
-        by = f" by {gap.removeprefix('−')}" if gap else ""
-        if spot.place >= len(step.beams):
-            what = f"dropped{by}"
-        elif beam.finished:
-            what = "ended here"
-        else:
-            what = f"beam {spot.place + 1} of {sum(not one.finished for one in step.beams)}"
-            what += f", died in the next step{by}" if gap is not None else ""
-        settings = self._shown.group.group.beams or BeamSettings(1)
-        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_show_beam(beam), STRONG), (f"  {what}", TEXT)]
-        for name, figure in (
-            ("  after " if settings.after_chain else "  model ", percent(math.exp(min(beam.logprob, 0.0)))),
-            ("  logprob ", _format_score(beam.logprob)),
-            ("  score ", _format_score(beam.score)),
-        ):
-            runs += [(name, MUTED), (figure, TEXT)]
-        return Line(fitting(runs, width))
 
     def act(self, what: str, *arguments: object) -> bool:
         by, spot = by_of(arguments), self.spot
@@ -147,20 +118,6 @@ class BeamsPage(GroupPage):
     def _find_parent(self, spot: BeamSpot) -> BeamSpot:
         return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
 
-    def _find_gap(self, spot: BeamSpot) -> str | None:
-        """Return the score that a lost beam lacked to the last one kept, "" where it is unknown; None for any other beam. Lost
-        are dropped beams, and those from which no kept beam continues: then the best one that did lacked it."""
-        step = self._steps[spot.step]
-        if spot.place < len(step.beams):
-            if step.beams[spot.place].finished or spot.step + 1 == len(self._steps) or self._find_children(spot):
-                return None
-            after = self._steps[spot.step + 1]
-            dropped = (at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place)
-            at = next(dropped, None)
-            return self._find_gap(BeamSpot(spot.step + 1, at)) if at is not None else ""
-        worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
-        return _format_score(self.beam(spot).score - worst) if worst is not None else ""
-
     def _find_children(self, spot: BeamSpot) -> list[BeamSpot]:
         """Find the kept beams that continue from one, best first."""
         is_kept = spot.place < len(self._steps[spot.step].beams)
@@ -191,14 +148,18 @@ class BeamsPage(GroupPage):
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
 
         def end(spot: BeamSpot) -> Cell:
-            if (gap := self._find_gap(spot)) is not None:
-                return [(f"{_LOST} {gap}", MUTED)]
-            return [("ended" if self.beam(spot).finished else "", _ENDED)]
+            if spot.place >= len(step.beams):
+                worst = min((kept.score for kept in step.beams if not kept.finished), default=math.nan)
+                return [(f"{_LOST} {_format_score(self.beam(spot).score - worst)}", MUTED)]
+            if self.beam(spot).finished:
+                return [("ended", _ENDED)]
+            return [("" if spot.step + 1 == len(self._steps) or self._find_children(spot) else _LOST, MUTED)]
 
         columns = [
             GridColumn[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
             GridColumn("token", token, _TOKEN),
             GridColumn("from", parent, _TOKEN),
+            GridColumn("logprob", lambda spot: _format_score(self.beam(spot).logprob), _NUMBER, right=True, rank=2),
             GridColumn("score", lambda spot: _format_score(self.beam(spot).score), _NUMBER, right=True),
             GridColumn("of the best", share, size + _SHARE + 1, rank=1),
             GridColumn("", end, _END),

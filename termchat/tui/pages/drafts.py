@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
-from termchat.decoding.draft_figures import DraftFigures, Round
+from termchat.decoding.draft_figures import DraftedStep, DraftFigures, Round
 from termchat.decoding.drafting import BatchTimes, Forecast, breaks_even, forecast_drafts
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.stages import loss_of
-from termchat.text import one_line, show_piece
+from termchat.text import cells, one_line, show_piece
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import (
@@ -27,14 +27,13 @@ from termchat.tui.draw.marks import (
     bar,
     column,
     flowing,
-    length,
     percent,
     prose,
     spread,
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import REJECTED
-from termchat.tui.pages.scene import HERE, unread_spans
+from termchat.tui.pages.scene import HERE
 
 _NEWEST = 9
 """Steps decoded alone whose median is what a row alone takes."""
@@ -58,10 +57,12 @@ class ReplyDrafts:
     """Follows one reply, of one piece or several. What came already is not read again.
 
     `times` are the costs of batches, as far as they are known or the reply has measured them; `newest` is the newest round.
+    `computed` is called in a thread when a forecast is ready.
     """
 
-    def __init__(self) -> None:
-        self._parts: Sequence[Span] = ()
+    def __init__(self, chat: Chat, computed: Callable[[], object] = lambda: None) -> None:
+        self.chat, self._computed = chat, computed
+        self.reply: Sequence[Span] = ()
         self._begin_reply((1, {}))
 
     def _begin_reply(self, machine: tuple[int, dict[int, float]]) -> None:
@@ -80,46 +81,66 @@ class ReplyDrafts:
         """Microseconds that decoding one row alone takes now."""
         return median(self._alone) if self._alone else None
 
+    @property
+    def settings(self) -> SettingsRecord | None:
+        """The settings of the newest tokens of the reply, if drafts were on."""
+        newest = next((span.node.settings[-1] for span in reversed(self.reply) if span.node.settings), None)
+        return newest if newest is not None and newest.draft is not None else None
+
+    @property
+    def why_off(self) -> str:
+        """The reason for which nothing is drafted though drafts are on; "" if something is."""
+        return self.settings.drafting if self.settings is not None else ""
+
     def knows(self, reply: Sequence[Span]) -> bool:
         """Return whether this is the reply that was followed last."""
-        return [span.node for span in self._parts[:1]] == [span.node for span in reply[:1]]
+        return [span.node for span in self.reply[:1]] == [span.node for span in reply[:1]]
 
-    def follow(self, chat: Chat, reply: Sequence[Span]) -> None:
+    def follow(self, reply: Sequence[Span]) -> None:
         """Read the tokens that came since the last time; another reply, or one that was cut, from its begin."""
-        measured = chat.model.measured if chat.model is not None else None
-        threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
+        model = self.chat.model
+        measured = model.measured if model is not None else None
+        threads = self.chat.live.threads or (model.threads if model is not None else 1)
         machine = threads, measured.batch_times if measured is not None and measured.threads == threads else {}
-        new = unread_spans(self._parts, reply)
-        if new is None or machine != self._machine:
+        last = len(self.reply) - 1
+        goes_on = len(reply) > last and all(
+            now.node is then.node and (now.count == then.count or (at == last and now.count > then.count))
+            for at, (then, now) in enumerate(zip(self.reply, reply, strict=False))
+        )
+        if not goes_on or machine != self._machine:
             self._begin_reply(machine)
-            new = unread_spans((), reply) or []
-        self._parts, figures = list(reply), self.figures
-        for node, begin, end in new:
-            for at in range(begin, end):
-                before, step = figures.round, node.tokens[at]
-                figures.add(step)
-                after = figures.round
-                self.newest = after or self.newest
-                if not at:
-                    continue  # it was drawn from the last decode of the prompt
-                if after is None:
-                    self._alone.append(step.decode_us)
-                    self.times.add(1, step.decode_us)
-                elif before is None or before.begin != after.begin:
-                    self.times.add(after.rows, after.decode_us)
-            if node.done:
-                figures.end_run()
+            self.reply = ()
+        for at in range(max(len(self.reply) - 1, 0), len(reply)):
+            begin = self.reply[at].count if at < len(self.reply) else 0
+            for index in range(begin, reply[at].count):
+                self._read_step(index, reply[at].node.tokens[index])
+            if reply[at].node.done:
+                self.figures.end_run()
+        self.reply = list(reply)
 
-    def forecast_gain(self, chat: Chat, computed: Callable[[], object]) -> Forecast | None:
-        """Forecast the gain of n-gram drafts on the reply in a thread, which calls `computed` at its end; None until then."""
-        reply, most, times = self._parts, chat.tuning.draft_max, self.times
+    def _read_step(self, index: int, step: DraftedStep) -> None:
+        before = self.figures.round
+        self.figures.add(step)
+        after = self.figures.round
+        self.newest = after or self.newest
+        if not index:
+            return  # it was drawn from the last decode of the prompt
+        if after is None:
+            self._alone.append(step.decode_us)
+            self.times.add(1, step.decode_us)
+        elif before is None or before.begin != after.begin:
+            self.times.add(after.rows, after.decode_us)
+
+    def forecast_gain(self) -> Forecast | None:
+        """Forecast the gain of n-gram drafts on the reply, in a thread; None until it is computed."""
+        chat, reply, times, most = self.chat, self.reply, self.times, self.chat.tuning.draft_max
         if self._forecast_of != (self.figures.tokens, most):
             self._forecast, self._forecast_of = None, (self.figures.tokens, most)
             prompt = chat.conversation.ids_before(reply[0].node.number)
             ids = [token for span in reply for token in span.node.ids[: span.count]]
             ends = chat.model.end_ids if chat.model is not None else ()
             self._forecasting = BackgroundTask(
-                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], computed
+                lambda: [forecast_drafts(prompt, ids, times, most=most, end_ids=ends)], self._computed
             )
         if self._forecasting is not None:
             self._forecast = next(self._forecasting.take(), self._forecast)
@@ -149,73 +170,47 @@ class ShownRound(NamedTuple):
         return "accept" if self.at < self.round.begin + self.round.accepted else "correct"
 
 
-def _newest_settings(reply: Sequence[Span]) -> SettingsRecord | None:
-    """Return the settings of the newest tokens of a reply, if drafts were on."""
-    settings = next((span.node.settings[-1] for span in reversed(reply) if span.node.settings), None)
-    return settings if settings is not None and settings.draft is not None else None
-
-
-def _why_off(reply: Sequence[Span]) -> str:
-    """Explain why nothing is drafted for a reply that has drafts on; "" if something is."""
-    settings = _newest_settings(reply)
-    return settings.drafting if settings is not None else ""
-
-
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def reply_lines(
-    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int, computed: Callable[[], object]
-) -> list[Line]:
-    """Render the figures and the newest round of a reply; for a reply without drafts a forecast, for which `computed` is
-    called in a thread."""
-    if not _is_drafted(reply):
-        return _render_forecast(chat, reply, drafts, width, computed)
-    figures = _render_figures(chat, reply, drafts, width)
-    newest = ShownRound(drafts.newest, ended=reply[-1].node.done) if drafts.newest is not None else None
-    return [*figures, *([BLANK, *_render_round(newest, drafts.row_us, width)] if newest is not None else [])]
+def reply_lines(drafts: ReplyDrafts, width: int) -> list[Line]:
+    """Render the figures and the newest round of a reply; for a reply without drafts a forecast."""
+    if not _is_drafted(drafts):
+        return _render_forecast(drafts, width)
+    newest = ShownRound(drafts.newest, ended=drafts.reply[-1].node.done) if drafts.newest is not None else None
+    lines = [BLANK, *_render_round(newest, drafts.row_us, width)] if newest is not None else []
+    return [*_render_figures(drafts, width), *lines]
 
 
-def token_lines(
-    chat: Chat, reply: Sequence[Span], shown: ShownRound | None, drafts: ReplyDrafts, width: int
-) -> list[Line]:
+def token_lines(shown: ShownRound | None, drafts: ReplyDrafts, width: int) -> list[Line]:
     """Render the round of a token, and the figures of its reply."""
-    figures = _render_figures(chat, reply, drafts, width) if _is_drafted(reply) else []
     if shown is not None:
         lines = _render_round(shown, drafts.row_us, width)
     else:
-        why = _why_off(reply)
-        alone = f"The model decoded this token alone{f': {why}' if why else '; nothing was drafted for it'}."
-        lines = [Line((("ROUND", TITLE),)), *prose(alone, width, MUTED)]
-    return [*lines, *([BLANK, *figures] if figures else [])]
+        why = f": {drafts.why_off}" if drafts.why_off else "; nothing was drafted for it"
+        lines = [Line((("ROUND", TITLE),)), *prose(f"The model decoded this token alone{why}.", width, MUTED)]
+    return [*lines, BLANK, *_render_figures(drafts, width)] if _is_drafted(drafts) else lines
 
 
-def _is_drafted(reply: Sequence[Span]) -> bool:
-    return _newest_settings(reply) is not None or any(span.node.tokens.drafts is not None for span in reply)
+def _is_drafted(drafts: ReplyDrafts) -> bool:
+    return drafts.settings is not None or any(span.node.tokens.drafts is not None for span in drafts.reply)
 
 
-def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
+def header_runs(drafts: ReplyDrafts, width: int) -> list[Run]:
     """Summarize what drafts do for a reply; the reason for which they are off is given if a header of so many cells has
     room."""
-    if why := _why_off(reply):
+    if why := drafts.why_off:
         return [(f"drafting off: {why}" if width >= _WHY_FROM else "drafting off", MUTED)]
-    gain = _format_gain(figures)
+    gain = _format_gain(drafts.figures)
     return [("drafting ", MUTED), (gain, TEXT)] if gain else []
 
 
 def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
-    """Render the draft and its drafter; for the token under the cursor that replaced a draft, the probabilities of both."""
-    drafted = shown.round
-    words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{_name_drafter(drafted.by)}:", TEXT)], *_list_drafted(shown)]
-    if shown.at == drafted.begin + len(drafted.drafted):
+    """Render the drafted tokens and their drafter."""
+    words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{_name_drafter(shown.round.by)}:", TEXT)], *_list_drafted(shown)]
+    if shown.at == shown.round.begin + len(shown.round.drafted):
         words.append([("and this token from their last row", MUTED)])
-    items: list[list[Run]] = []
-    if shown.part == "correct" and shown.ending is not None:
-        pair = _compare_corrected(drafted, shown.ending)
-        for name, (text, ink, model, after) in zip(("rejected ", "taken    "), pair, strict=False):
-            shares = f" model {model} {f'after {after}' if after.endswith('%') else after}"
-            items.append([(name, MUTED), (text, ink), (shares, MUTED)])
-    return [*flowing(words, width, " "), *flowing(items, width)]
+    return flowing(words, width, " ")
 
 
 def _render_round(shown: ShownRound, row_us: float | None, width: int) -> list[Line]:
@@ -269,43 +264,33 @@ def _list_drafted(shown: ShownRound) -> list[list[Run]]:
 
 
 def _render_correction(shown: ShownRound) -> list[list[Run]]:
-    """Render the rejected token and the one in its place, with both probabilities if they are on record."""
-    drafted = shown.round
+    """Render the rejected token and the one in its place, with their probabilities if they are on record."""
+    drafted, taken = shown.round, shown.ending
     if drafted.bonus is not None:
         return [[(show_piece(drafted.bonus.text), STRONG), (" is drawn from the last row", MUTED)]]
     if drafted.corrected is None:
         return []
-    if shown.ending is None:
-        pair = drafted.drafted[drafted.accepted], drafted.corrected
-        rejected, taken = (show_piece(token.text) for token in pair)
-        return [[(rejected, REJECTED), (" → ", MUTED), (taken, STRONG)]]
+    rejected = drafted.drafted[drafted.accepted]
+    words: list[Run] = [(show_piece(rejected.text), REJECTED), (show_piece(drafted.corrected.text), STRONG)]
+    if taken is None:
+        return [[words[0], (" → ", MUTED), words[1]]]
+    model = after = "–"
+    if (one := next((one for one in taken.candidates if one.id == rejected.id), None)) is not None:
+        model = percent(math.exp(one.logprob))
+        after = loss_of(one.removed_by) if one.removed_by is not None else percent(one.probability)
+    of_taken = percent(math.exp(taken.logprob)), percent(taken.probability)
     rows: list[list[Run]] = []
-    for text, ink, model, after in (("", MUTED, "model", "after"), *_compare_corrected(drafted, shown.ending)):
-        word = (column(text, _WORD).rstrip(), ink)
-        numbers = (f"{model:>8}  {after:>7}", TEXT if ink == STRONG else MUTED)
-        rows.append([word, (" " * (_WORD - length([word])), TEXT), numbers])
+    for (text, ink), numbers in zip((("", MUTED), *words), (("model", "after"), (model, after), of_taken), strict=True):
+        fill = (" " * max(_WORD - cells(text), 0), TEXT)
+        rows.append(
+            [(one_line(text, _WORD), ink), fill, ("{:>8}  {:>7}".format(*numbers), TEXT if ink == STRONG else MUTED)]
+        )
     return rows
 
 
-def _compare_corrected(drafted: Round, taken: Token) -> list[tuple[str, Ink, str, str]]:
-    """List the rejected token and the one `taken` for it: text, ink, and probability by the model and after the chain."""
-    if drafted.corrected is None:
-        return []
-    rejected = drafted.drafted[drafted.accepted]
-    candidate = next((one for one in taken.candidates if one.id == rejected.id), None)
-    model = after = "–"
-    if candidate is not None:
-        cut, model = candidate.removed_by, percent(math.exp(candidate.logprob))
-        after = loss_of(cut) if cut is not None else percent(candidate.probability)
-    return [
-        (show_piece(rejected.text), REJECTED, model, after),
-        (show_piece(drafted.corrected.text), STRONG, percent(math.exp(taken.logprob)), percent(taken.probability)),
-    ]
-
-
-def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:
+def _render_figures(drafts: ReplyDrafts, width: int) -> list[Line]:
     """Render the figures of a reply for which something was, or was to be, drafted."""
-    figures, settings, drafter = drafts.figures, _newest_settings(reply), chat.host.drafter
+    figures, settings, drafter = drafts.figures, drafts.settings, drafts.chat.host.drafter
     by = settings.draft.by if settings is not None and settings.draft is not None else "off"
     who = _name_drafter(by)
     if by == "model":
@@ -313,7 +298,7 @@ def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, widt
     lines = [Line(spread([("SPECULATION ", TITLE)], [(who, MUTED)], width))]
     if figures.rounds:
         cost = drafter.cost if drafter is not None and by == "model" else 0.0
-        even = breaks_even(drafts.times.read_cost, chat.tuning.draft_max, cost)
+        even = breaks_even(drafts.times.read_cost, drafts.chat.tuning.draft_max, cost)
         plain = f"plain: fewer than {figures.LEAST} steps"
         plain = plain if figures.plain_speed is None else f"plain {figures.plain_speed:.0f} t/s"
         gain = Ink("success" if figures.gain and figures.gain >= 1 else "warning", bold=True)
@@ -331,7 +316,7 @@ def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, widt
             Line(spread([(column(label, _LABEL), MUTED), *value], [(note, MUTED)], width))
             for label, value, note in rows
         ]
-    if why := _why_off(reply):
+    if why := drafts.why_off:
         lines += prose(f"drafting off: {why}", width, Ink("stamp"))
     elif not figures.rounds:
         lines += prose("Nothing was drafted: no guess was likely enough to pay.", width, MUTED)
@@ -344,18 +329,16 @@ def _render_share(share: float | None, width: int) -> list[Run]:
     return [(f"{share:>4.0%} ", STRONG), *(bar(share, _BAR) if width >= _BAR_FROM else [])]
 
 
-def _render_forecast(
-    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int, computed: Callable[[], object]
-) -> list[Line]:
+def _render_forecast(drafts: ReplyDrafts, width: int) -> list[Line]:
     """Render the page while speculation is off: what it does, the forecast for the reply, and the draft model."""
-    tuning = chat.tuning
+    chat, reply, tuning = drafts.chat, drafts.reply, drafts.chat.tuning
     title = Line(spread([("SPECULATION ", TITLE)], [(tuning.draft, MUTED)], width))
     lines = [title, *prose(_ABOUT, width, MUTED), BLANK]
     if chat.cannot_draft:
         return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
     gain = "After a reply, this page says what drafts would have gained on it."
     if reply and drafts.figures.tokens and not chat.busy and reply[0].node.tokens.has_ids:
-        gain = _explain_forecast(drafts.forecast_gain(chat, computed))
+        gain = _explain_forecast(drafts.forecast_gain())
     if (drafter := chat.host.drafter) is None:
         model = f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     else:

@@ -16,7 +16,6 @@ from termchat.decoding.ranking import BY_THEMSELVES, count_votes, left_out
 from termchat.decoding.records import Ranked
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_plan import shown_value
-from termchat.text import cells as cell_count
 from termchat.text import one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import (
@@ -33,7 +32,7 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 from termchat.tui.pages.grid_table import GAP, MARK, Cell, GridColumn, GridTable
 from termchat.tui.pages.scene import Scene, by_of
 from termchat.tui.pages.shown_group import TEXT_PAGE, GroupPage, ShownGroup
@@ -51,9 +50,9 @@ _ALIKE = "all alike"
 _LONGEST_BAR = 24
 _ANSWER = 28
 """Cells of an answer, at most."""
-_PLACE, _WALKS, _SCORE, _SHARE, _TOKENS, _VOTES = 3, 12, 12, 7, 6, 8
+_PLACE, _WALKS, _SCORE, _SHARE, _TOKENS = 3, 12, 12, 7, 6
 """Cells of a place, of the numbers of walks, and of their figures."""
-_LEFT_OUT = Ink("stamp")
+_LEFT_OUT, _ANSWERS = Ink("stamp"), Ink("accent", bold=True, underline=True)
 
 
 class _GridCell(NamedTuple):
@@ -196,31 +195,46 @@ class GridPage(GroupPage):
         return [Line(tuple(title)), *lines[top : top + room]]
 
     def _render_runs(self, walks: Sequence[int], width: int, rows: int) -> list[Line]:
-        """Render the text of each run as far as it fits, of equal runs once."""
+        """Render each run as far as it fits, the text of equal runs once."""
         shown, trie = self._shown, self._shown.figures.trie
         begun = [walk for walk in walks if walk in shown.group.nodes]
         alike = {walk: next(one for one in begun if trie.equal(one, walk)) for walk in begun}
         each = max((rows - len(begun)) // max(len({*alike.values()}), 1), 1)
         lines: list[Line] = []
         for walk in begun:
-            node, here = shown.group.nodes[walk], walk == shown.cursor
-            seed = f" · seed {node.start.seed}" if node.start is not None else ""
-            tokens = shown.figures.of[walk].tokens
-            facts = f" · {tokens} token{'' if tokens == 1 else 's'} · {shown.ending(walk)}"
-            facts += f" · same as walk {alike[walk] + 1}" if alike[walk] != walk else ""
-            runs: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]
-            runs += [(shown.labels[walk] + seed, STRONG if here else TEXT), (facts, MUTED)]
-            lines.append(Line(tuple(doing(f"walks('choose', {walk + 1})", fitting(runs, width)))))
-            if alike[walk] == walk:
-                ink = TEXT if here or shown.cursor not in walks else MUTED
-                wrapper = Wrapper(width, _INDENT, _INDENT)
-                wrapper.feed("".join(shown.texts(walk, 0, each * width)).strip(), ink)
-                text = wrapper.lines
-                lines += text[:each]
-                if len(text) > each:
-                    last = one_line(f"{text[each - 1].text.strip()} {text[each].text.strip()}", width - 2)
-                    lines[-1] = Line((*_INDENT, (last, ink)))
+            node, is_first = shown.group.nodes[walk], alike[walk] == walk
+            label = shown.labels[walk] + (f" · seed {node.start.seed}" if node.start is not None else "")
+            facts = "" if is_first else f" · same as walk {alike[walk] + 1}"
+            text = "".join(shown.texts(walk, 0, each * width)).strip() if is_first else ""
+            ink = TEXT if walk == shown.cursor or shown.cursor not in walks else MUTED
+            lines += _render_reply(shown, walk, label, facts, text, width, each if is_first else 0, ink)
         return lines[:rows]
+
+
+def _render_reply(
+    shown: ShownGroup,
+    walk: int,
+    label: str,
+    facts: str,
+    text: str,
+    width: int,
+    rows: int,
+    ink: Ink = TEXT,
+    answer: str = "",
+) -> list[Line]:
+    """Render a walk: a head with its `label`, numbers and `facts`, and `rows` lines of its text, the `answer` in it marked."""
+    here, tokens = walk == shown.cursor, shown.figures.of[walk].tokens
+    facts = f" · {tokens} token{'' if tokens == 1 else 's'} · {shown.ending(walk)}{facts}"
+    head: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]
+    head += [(label, STRONG if here else TEXT), (facts, MUTED)]
+    before, answer, after = text.rpartition(answer) if answer else (text, "", "")
+    most = (rows + 1) * width  # no more of it is in view
+    runs = [(before[:most], ink), (answer, _ANSWERS), (after[:most], ink)]
+    lines = wrap_runs(runs, width, _INDENT, _INDENT) if text else []
+    if 0 < rows < len(lines):
+        lines[rows - 1] = Line((*fitting(lines[rows - 1].runs, width - 1), ("…", ink)))
+    lines = lines[:rows]
+    return [Line(tuple(doing(f"walks('choose', {walk + 1})", fitting(head, width)))), *lines]
 
 
 def _render_cell(cell: _GridCell, size: int) -> list[tuple[Run, ...]]:
@@ -266,7 +280,14 @@ class RankingPage(GroupPage):
         table = GridTable(columns, places, at, lambda place: f"walks('choose', {place.walks[0] + 1})")
         lines = [*head, *table.lines(scene.width, scene.rows - len(head))]
         room = scene.rows - len(lines) - 1
-        return [*lines, BLANK, *self._render_reply(places[at], scene.width, room)] if places and room > 1 else lines
+        if not places or room < 2:
+            return lines
+        place, shown = places[at], self._shown
+        walk = shown.cursor if shown.cursor in place.walks else place.walks[0]
+        facts = f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›" if len(place.walks) > 1 else ""
+        label, answer = shown.labels[walk], place.first.answer or ""
+        text = answer_of(shown.group.list_spans(walk)).strip()
+        return [*lines, BLANK, *_render_reply(shown, walk, label, facts, text, scene.width, room - 1, answer=answer)]
 
     def act(self, what: str, *arguments: object) -> bool:
         by, places, cursor = by_of(arguments), self._read_places(), self._shown.cursor
@@ -318,7 +339,8 @@ class RankingPage(GroupPage):
 
     def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
         """Make the columns of the table, in which the row `at` is selected."""
-        size = _bar_width(width)
+        group, size, votes = self._shown.group.group, min(max(width // 6, 6), _LONGEST_BAR), _count_votes(places)
+        is_vote = group.kind == "vote"
 
         def numbers(place: _Place) -> Cell:
             """Render the place of a reply, and its walks: equal replies are counted once."""
@@ -328,72 +350,35 @@ class RankingPage(GroupPage):
             return [(f"{name:<{_PLACE}}", ink), (column(place.numbers, _WALKS - len(times)) + times, ACCENT)]
 
         def score(place: _Place) -> Cell:
-            return [(f"  left out: {place.why}", _LEFT_OUT)] if place.why else format_number(place.first.score)
+            if place.why:
+                return [(f"  left out: {place.why}", _LEFT_OUT)]
+            return str(len(place.walks)) if is_vote else format_number(place.first.score)
 
         def share(place: _Place) -> Cell:
-            """Render the geometric mean probability of a token."""
-            mean = place.first.mean_logprob
+            """Render the part of the votes, else the geometric mean probability of a token."""
+            if place.why:
+                return None
+            mean = math.log(len(place.walks) / votes) if is_vote else place.first.mean_logprob
             part = math.exp(min(mean, 0.0)) if mean is not None else 0.0
-            return None if place.why else [*bar(part, size), (f"{percent(part):>{_SHARE}}", MUTED)]
+            return [*bar(part, size), (f"{percent(part):>{_SHARE}}", MUTED)]
 
         def text(place: _Place) -> Cell:
             return [(one_line(place.text.strip(), width), TEXT if place is places[at] else MUTED)]
 
-        ranked_by = "mean logprob" if self._shown.group.group.length_penalty == 1 else "score"
+        figure = "votes" if is_vote else "mean logprob" if group.length_penalty == 1 else "score"
         return (
             GridColumn(f"{'':{_PLACE}}walk", numbers, _PLACE + _WALKS),
-            GridColumn(ranked_by, score, _SCORE, right=True),
-            GridColumn("geom. mean prob.", share, size + _SHARE),
+            GridColumn(figure, score, _SCORE, right=True),
+            GridColumn("of the votes" if is_vote else "geom. mean prob.", share, size + _SHARE),
             GridColumn("tokens", lambda place: [(str(place.first.tokens), MUTED)], _TOKENS, right=True),
-            GridColumn("reply", text, fills=True),
+            GridColumn("answer" if is_vote else "reply", text, fills=True),
         )
-
-    def _render_reply(self, place: _Place, width: int, rows: int) -> list[Line]:
-        """Render the reply under the cursor, its answer marked."""
-        shown = self._shown
-        walk = shown.cursor if shown.cursor in place.walks else place.walks[0]
-        head: list[Run] = [("  ", TEXT), (f"walk {walk + 1}", STRONG)]
-        if len(place.walks) > 1:
-            head.append((f" ‹ {place.walks.index(walk) + 1}/{len(place.walks)} ›", ACCENT))
-        head.append((f" · {shown.labels[walk]} · {shown.ending(walk)}", MUTED))
-        wrapper = Wrapper(width, _INDENT, _INDENT)
-        text, answer = answer_of(shown.group.list_spans(walk)).strip(), place.first.answer or ""
-        before, answer, after = text.rpartition(answer) if answer else (text, "", "")
-        wrapper.feed(before[: rows * width], TEXT)  # no more of it is in view
-        wrapper.feed(answer, Ink("accent", bold=True, underline=True))
-        wrapper.feed(after[: rows * width], TEXT)
-        return [Line(tuple(head)), *wrapper.lines[: max(rows - 1, 0)]]
 
 
 class VotePage(RankingPage):
     """The answers, most votes first, each with the walks that gave it; below them the reply under the cursor."""
 
     name = "vote"
-
-    def make_columns(self, places: Sequence[_Place], at: int, width: int) -> Sequence[GridColumn[_Place]]:
-        votes = _count_votes(places)
-
-        def walks(place: _Place) -> list[Run]:
-            return [("walk " if len(place.walks) == 1 else "walks ", MUTED), (place.numbers, ACCENT)]
-
-        def count(place: _Place) -> Cell:
-            if place.why:
-                return [(f"{len(place.walks):>2} left out: {place.why}", _LEFT_OUT), (GAP, TEXT), *walks(place)]
-            return f"{len(place.walks):>2} vote{'' if len(place.walks) == 1 else 's'}"
-
-        def share(place: _Place) -> Cell:
-            part = len(place.walks) / votes if votes else 0.0
-            return None if place.why else [*bar(part, _bar_width(width)), (f"{percent(part, 0):>5}", MUTED)]
-
-        answers = [cell_count(one_line(place.text, _ANSWER)) for place in places if not place.why]
-        return (
-            GridColumn(
-                "", lambda place: [("–", MUTED)] if place.why else place.text, min(max(*answers, 8, 0), _ANSWER)
-            ),
-            GridColumn("", count, _VOTES),
-            GridColumn("", share, _bar_width(width) + 5),
-            GridColumn("", lambda place: None if place.why else walks(place), fills=True),
-        )
 
     def render_head(self, places: Sequence[_Place], width: int) -> list[Line]:
         votes, answer = _count_votes(places), self._shown.group.group.answer
@@ -413,7 +398,3 @@ class VotePage(RankingPage):
 
 def _count_votes(places: Sequence[_Place]) -> int:
     return sum(len(place.walks) for place in places if not place.why)
-
-
-def _bar_width(width: int) -> int:
-    return min(max(width // 6, 6), _LONGEST_BAR)

@@ -44,7 +44,6 @@ from termchat.tui.pages.record import (
     WITH_KNOBS,
     Shown,
     label_values,
-    record_lines,
     sentence_lines,
     settings_of,
     step_lines,
@@ -75,8 +74,7 @@ class ShownReply:
     """The source of the pages of the panels; `computed` is called in a thread when a result is ready.
 
     `knobs` are those of TUNE, whether it is open (`tuning`), so that its knob stands out, or not. `mode` is token mode while it
-    is open: pages are about the token under the cursor. `rolls` are the newest, whichever step they are of; `trace` is read by
-    all plots.
+    is open: pages are about the token under the cursor. `rolls` are the newest, whichever step they are of.
     """
 
     computed: Callable[[], object]
@@ -85,7 +83,6 @@ class ShownReply:
     reply: Sequence[Span] = ()
     mode: Tokens | None = None
     rolls: Rolls | None = None
-    trace: Trace | None = None
 
     @property
     def chat(self) -> Chat:
@@ -220,7 +217,7 @@ class ChainPage(PanelPage):
         of_now = chat.live.shown if step is None or step.now else None
         knobs = self._render_knobs(width, of_now)[1:]  # the names of the pages take the place of its title
         timing = timing_lines(chat.live, min(width, _READ), prefilling=chat.phase == "prefill")
-        gap = [BLANK] if scene.height >= ROOMY else []
+        gap = [BLANK] if scene.rows >= ROOMY else []
         rows = scene.rows - len(text) - 2 * len(gap) - 1
         if rows - len(knobs) - len(timing) < _FEWEST:
             knobs = self._render_knobs(width, of_now, brief=True)[1:]
@@ -244,7 +241,7 @@ class ChainPage(PanelPage):
             return head
         chat, questions = self._shown.chat, self._shown.chat.questions
         if view in ("record", "asked") and step is not None:
-            return [*head, *record_lines(step, width, rows)]
+            return [*head, *step_lines(step, width, rows)]
         # Loaded when it is first asked for; the first frame does without.
         from termchat.tui.pages.token_answers import ending_lines, whatif_lines, why_lines
 
@@ -283,7 +280,8 @@ class NextPage(PanelPage):
             return [*head, *prose(waits, width, MUTED)]
         rolls = shown.rolls if shown.rolls is not None and shown.rolls.is_at(step.node, step.token.step) else None
         numbered = scene.big and shown.mode is not None
-        return [*head, *step_lines(step, rolls, width, scene.rows - len(head), large=scene.big, numbered=numbered)]
+        rows = scene.rows - len(head)
+        return [*head, *step_lines(step, width, rows, facts=scene.big, bars=True, numbered=numbered, rolls=rolls)]
 
 
 class DraftsPage(PanelPage):
@@ -301,13 +299,11 @@ class DraftsPage(PanelPage):
     def lines(self, scene: Scene) -> list[Line]:
         from termchat.tui.pages.drafts import ReplyDrafts, reply_lines, token_lines
 
-        chat, reply, mode, width = self._shown.chat, self._shown.reply, self._shown.mode, min(scene.width, _READ)
-        self._drafts = self._drafts or ReplyDrafts()
-        self._drafts.follow(chat, reply)
-        if mode is not None:
-            lines = token_lines(chat, reply, mode.round(), self._drafts, width)
-        else:
-            lines = reply_lines(chat, reply, self._drafts, width, self._shown.computed)
+        shown, width = self._shown, min(scene.width, _READ)
+        self._drafts = drafts = self._drafts or ReplyDrafts(shown.chat, shown.computed)
+        drafts.follow(shown.reply)
+        mode = shown.mode
+        lines = reply_lines(drafts, width) if mode is None else token_lines(mode.round(), drafts, width)
         return [*self._render_head(scene), *lines]
 
 
@@ -316,26 +312,23 @@ class PlotPage(PanelPage):
 
     name = "reply"
     measures: tuple[Measure, ...] = ("entropy", "probability", "time")
+    _trace: Trace | None = None
     _placed: Mapping[Measure, range] = {}
-    _above = 0
-    """Lines above the plots."""
 
     def lines(self, scene: Scene) -> list[Line]:
         from termchat.tui.pages.plots import Trace, columns_of, stack_plots
 
         head, shown = self._render_head(scene), self._shown
-        self._above = len(head)
-        shown.trace = shown.trace or Trace()
-        shown.trace.follow(shown.reply, columns_of(scene.width), shown.cursor)
-        lines, self._placed = stack_plots(self.measures, shown.trace, scene.width, scene.rows - len(head))
+        self._trace = Trace(shown.reply, columns_of(scene.width), shown.cursor)
+        lines, placed = stack_plots(self.measures, self._trace, scene.width, scene.rows - len(head))
+        self._placed = {one: range(rows.start + len(head), rows.stop + len(head)) for one, rows in placed.items()}
         return [*head, *lines]
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
         from termchat.tui.pages.plots import LABEL
 
-        trace, row = self._shown.trace, y - self._above
-        measure = next((measure for measure, rows in self._placed.items() if row in rows), None)
-        return trace.find_peak(measure, x - LABEL) if trace is not None and measure is not None else None
+        measure = next((measure for measure, rows in self._placed.items() if y in rows), None)
+        return self._trace.find_peak(measure, x - LABEL) if self._trace is not None and measure is not None else None
 
 
 class EntropyPage(PlotPage):

@@ -170,7 +170,7 @@ class Panels(LinesView):
         width, height = max(self.room - self._margin, 0), self.size.height
         tabs = self._render_tabs(width)
         self._tab_lines = len(tabs)
-        scene = Scene(width, height - len(tabs), height, self.big)
+        scene = Scene(width, height - len(tabs), self.big)
         lines = [*tabs, *self._pages[self.here].lines(scene)][:height]
         filled = lines + [BLANK] * (height - len(lines))
         self.show_lines(filled if self.big else [_render_edge(line, width) for line in filled])

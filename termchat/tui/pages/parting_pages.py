@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from functools import lru_cache
+from itertools import takewhile, zip_longest
+from typing import NamedTuple
 
 from termchat.conversation.node import Node
 from termchat.decoding.parting import find_parting
@@ -126,24 +128,17 @@ def _format_numbers(walks: Sequence[int]) -> str:
     return " ".join(spans)
 
 
-class _Side:
+class _Side(NamedTuple):
     """One of the two: its tokens as they are shown, and behind them the one that it would take next while it is paused."""
 
-    def __init__(self, walk: int, node: Node) -> None:
-        self.walk, self.node = walk, node
-        self.size = 0
-        self.pieces: list[str] = []
+    walk: int
+    node: Node
+    pieces: list[str]
 
-    def read(self, waits: Token | None) -> None:
-        """Read the tokens that came; `waits` is the one that it would take next."""
-        texts, finished = self.node.tokens.texts, self.node.finished
-        del self.pieces[self.size :]
-        self.pieces += [_show_text(text) for text in texts[self.size : len(self.node.ids)]]
-        self.size = len(self.pieces)
-        if self.size and not texts[self.size - 1] and finished is not None and finished.reason == "end":
-            self.pieces[-1] = _END
-        if waits is not None:
-            self.pieces.append(_show_text(waits.text))
+    @property
+    def size(self) -> int:
+        """Number of the tokens that are there."""
+        return len(self.node.ids)
 
     def make_inks(self, begin: int, end: int, look: Look) -> list[Ink]:
         """Make the inks of the pieces from one to another."""
@@ -170,11 +165,10 @@ class LockstepPage(GroupPage):
         self._moved_to: int | None = None
         """The step to which the cursor was moved."""
         self._sides: list[_Side] = []
+        self._widths: list[int] = []
+        """The cells of each step, of whichever side needs more."""
         self._parts: int | None = None
         """The step at which the two differ first."""
-        self._width = 0
-        self._starts = [0]
-        """The first steps of the lines whose breaks are final, in this width."""
 
     @property
     def _here(self) -> int:
@@ -183,7 +177,7 @@ class LockstepPage(GroupPage):
 
     @property
     def _newest(self) -> int:
-        return max(len(side.pieces) for side in self._sides) - 1
+        return len(self._widths) - 1
 
     @property
     def _over(self) -> bool:
@@ -248,11 +242,16 @@ class LockstepPage(GroupPage):
         shown.read()
         if not all(walk in group.nodes and (group.nodes[walk].ids or walk in group.paused) for walk in (0, 1)):
             return False
-        self._sides = self._sides or [_Side(walk, group.nodes[walk]) for walk in (0, 1)]
-        for side in self._sides:
-            paused = group.paused.get(side.walk)
-            side.read(paused.token if paused is not None else None)
-        self._parts = shown.figures.trie.parted(0, 1)
+        self._sides, self._parts = [], shown.figures.trie.parted(0, 1)
+        for walk in (0, 1):
+            node, paused = group.nodes[walk], group.paused.get(walk)
+            texts = [*node.tokens.texts]
+            if texts and not texts[-1] and node.finished is not None and node.finished.reason == "end":
+                texts[-1] = _END
+            texts += [paused.token.text] if paused is not None else []
+            self._sides.append(_Side(walk, node, [*map(_show_text, texts)]))
+        sizes = ([*map(cells, side.pieces)] for side in self._sides)
+        self._widths = [*map(max, zip_longest(*sizes, fillvalue=0))]
         return True
 
     def _explain_difference(self, width: int) -> list[Line]:
@@ -290,12 +289,9 @@ class LockstepPage(GroupPage):
         return paused.token if paused is not None and step == len(side.node.ids) else None
 
     def _break_lines(self, width: int) -> list[int]:
-        """Find the first step of each line. Breaks between tokens that both sides have are final."""
-        if width != self._width:
-            self._width, self._starts = width, [0]
-        starts, used = self._starts[:], _BEFORE
-        for at in range(starts[-1], self._newest + 1):
-            wide = self._measure_step(at)
+        """Find the first step of each line."""
+        starts, used = [0], _BEFORE
+        for at, wide in enumerate(self._widths):
             if used + wide > width and used > _BEFORE:
                 starts.append(at)
                 used = _BEFORE
@@ -303,13 +299,7 @@ class LockstepPage(GroupPage):
             if self._is_same(at) and self._sides[0].pieces[at].endswith("⏎") and at < self._newest:
                 starts.append(at + 1)
                 used = _BEFORE
-        # The newest token of a running reply may become its end, which is shown in another way.
-        final = min((side.size - 1 for side in self._sides if not side.node.done), default=self._newest)
-        self._starts = [0, *(start for start in starts if 0 < start < final)]
         return starts
-
-    def _measure_step(self, at: int) -> int:
-        return max(cells(side.pieces[at]) if at < len(side.pieces) else 0 for side in self._sides)
 
     def _is_same(self, at: int) -> bool:
         """Return whether both have the same token at a step."""
@@ -318,7 +308,7 @@ class LockstepPage(GroupPage):
     def _render_pair(self, begin: int, end: int) -> list[Line]:
         """Render a line of tokens of each side, and one with the mark of the first difference."""
         lines: list[Line] = []
-        widths = [self._measure_step(at) for at in range(begin, end)]
+        widths = self._widths[begin:end]
         for number, side in enumerate(self._sides):
             runs: list[Run] = [(f"{_SIDES[number]} ", ACCENT)]
             inks = side.make_inks(begin, end, self._shown.look)
@@ -339,6 +329,7 @@ class LockstepPage(GroupPage):
         return [*lines, Line(((before, TEXT), (f"▲ {self._parts + 1}", _PARTS._replace(underline=False))))]
 
 
+@lru_cache(maxsize=8192)
 def _show_text(text: str) -> str:
     """Show a token as it reads, on one line."""
     return one_line(text, _LONGEST).replace("\t", " ") or "∅"

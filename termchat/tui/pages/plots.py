@@ -1,24 +1,23 @@
 """Plots over a whole reply: how uncertain the model was, how probable what was drawn, how long each token took.
 
-`Trace` reads the tokens of a reply once, as they come, and folds their measures into as many columns as there is room for; when
-there are too many for the cells that hold them, neighbours become one. So a new token costs the same however long the reply is,
-and a frame costs its columns. `plot` draws columns of block characters on two axes, `plot_lines` a measure of a reply with it,
-`stack_plots` several below each other.
+`Trace` reads the measures of a reply, and folds them into as many columns as there is room for. `plot` draws columns of block
+characters on two axes, `plot_lines` a measure of a reply with it, `stack_plots` several below each other.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from termchat.conversation.node import Node, TokenColumns
+from termchat.conversation.node import TokenColumns
 from termchat.conversation.tree import Span
 from termchat.text import show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
@@ -36,10 +35,10 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.pages.scene import HERE, unread_spans
+from termchat.tui.pages.scene import HERE, index_of, locate_token
 from termchat.tui.transcript.tokens import TokenRef
 
-Measure = Literal["entropy", "probability", "time"]
+Measure = Literal["entropy", "probability", "time", "p_end"]
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 LABEL = 6
@@ -64,10 +63,11 @@ _FOLDED = (" tokens per column", " per column", "")
 _NAMED_FROM, _NAMED_APART = 60, 16
 """Cells from which tokens have their words beside their numbers, and from one to the next of those, at least."""
 
-_READ: dict[Measure, Callable[[TokenColumns, int, int], Sequence[float]]] = {
-    "entropy": lambda tokens, begin, end: tokens.entropies[begin:end],
-    "probability": lambda tokens, begin, end: list(map(math.exp, tokens.logprobs[begin:end])),
-    "time": lambda tokens, begin, end: [us / 1e3 for us in tokens.row_us(begin, end)],
+_READ: dict[Measure, Callable[[TokenColumns, int], NDArray[np.float64]]] = {
+    "entropy": lambda tokens, count: np.array(tokens.entropies[:count], np.float64),
+    "probability": lambda tokens, count: np.exp(np.array(tokens.logprobs[:count], np.float64)),
+    "time": lambda tokens, count: np.array(tokens.row_us(0, count), np.float64) / 1e3,
+    "p_end": lambda tokens, count: np.array(tokens.p_ends[:count], np.float64),
 }
 """Bits, the model's own probability from 0 to 1, milliseconds: of a round of drafting, its time divided by its rows."""
 
@@ -77,155 +77,55 @@ _Cell = tuple[str, Ink]
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class Folded:
-    """Numbers in at most `columns` columns, each of `each` numbers but perhaps the last: their means and their highest. What is
-    no number counts nothing; a column of nothing else is no number either.
-
-    They are held in up to four times as many cells of 1, 2, 4, 8 … numbers, a column being one to four of those: at least half
-    of the columns are in use, and two thirds from twice as many numbers as columns on.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self.columns = max(columns, 1)
-        self.count = 0
-        self._size = 1
-        self._cells: list[tuple[int, float, float]] = []
-        """How many of its numbers are known, their sum, and the highest."""
-
-    def extend(self, values: Sequence[float]) -> None:
-        while self.count + len(values) > _FINER * self.columns * self._size:
-            self._size, self._cells = self._size * 2, self._fold_cells(2)
-        done = 0
-        while done < len(values):
-            begun = self.count % self._size
-            count, total, high = self._cells.pop() if begun else (0, 0.0, -math.inf)
-            part = values[done : done + self._size - begun]
-            known = [value for value in part if not math.isnan(value)]
-            self._cells.append((count + len(known), total + sum(known), max([high, *known])))
-            done += len(part)
-            self.count += len(part)
-
-    @property
-    def each(self) -> int:
-        """Count of numbers in a column."""
-        return self._size * self._cells_per_column
-
-    def read_columns(self) -> tuple[list[float], list[float]]:
-        """Return the mean and the highest number of each column."""
-        cells = self._fold_cells(self._cells_per_column)
-        means = [total / count if count else math.nan for count, total, _ in cells]
-        return means, [high if count else math.nan for count, _, high in cells]
-
-    @property
-    def _cells_per_column(self) -> int:
-        return max(-(-len(self._cells) // self.columns), 1)
-
-    def _fold_cells(self, each: int) -> list[tuple[int, float, float]]:
-        """Make one of every `each` cells."""
-        if each == 1:
-            return self._cells
-        folded = []
-        for at in range(0, len(self._cells), each):
-            counts, totals, highs = zip(*self._cells[at : at + each], strict=True)
-            folded.append((sum(counts), sum(totals), max(highs)))
-        return folded
-
-
-class Times:
-    """All decode times of a reply in order of size. `worst` is the longest in milliseconds, and its token's number."""
-
-    def __init__(self) -> None:
-        self._sorted: list[float] = []
-        self.worst = 0.0, 0
-
-    def extend(self, values: Sequence[float]) -> None:
-        """Add times in milliseconds."""
-        slowest = max(values)
-        if slowest > self.worst[0]:
-            self.worst = slowest, len(self._sorted) + values.index(slowest)
-        if len(values) > len(self._sorted) // 8:
-            self._sorted = sorted([*self._sorted, *values])
-        else:  # a token that comes costs no more in a long reply
-            for value in values:
-                insort(self._sorted, value)
-
-    @property
-    def median(self) -> float:
-        """Median time, 0 for none."""
-        half, odd = divmod(len(self._sorted), 2)
-        if not self._sorted:
-            return 0.0
-        return self._sorted[half] if odd else (self._sorted[half - 1] + self._sorted[half]) / 2
-
-    @property
-    def outliers(self) -> int:
-        """How many are beyond `_TIMES` times the median."""
-        return len(self._sorted) - bisect_right(self._sorted, _TIMES * self.median)
-
-
 class Trace:
-    """One reply, which may be in several parts, and the token that is looked at.
+    """The measures of all `count` tokens of a reply, each read when a plot first asks for it, in at most `columns` columns.
 
-    `cursor` is that token's number in the reply, None while none is. Tokens are counted from 0 over all parts.
+    A column is `each` tokens, the last one perhaps fewer: a power of two, times one to four. So a growing reply seldom changes
+    it, at least half of the columns are in use, and two thirds from twice as many tokens as columns on. `cursor` is the number
+    of the token under the cursor.
     """
 
-    def __init__(self) -> None:
-        self.cursor: int | None = None
-        self.count = 0
-        self.times = Times()
-        self._parts: Sequence[Span] = ()
-        self.folded: dict[Measure, Folded] = {}
+    def __init__(self, reply: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
+        self.reply = list(reply)
+        self.columns, self.count = max(columns, 1), sum(span.count for span in reply)
+        self.cursor = index_of(reply, cursor)
+        size = 1
+        while self.count > _FINER * self.columns * size:
+            size *= 2
+        self.each = size * max(-(-self.count // (size * self.columns)), 1)
+        self._values: dict[Measure, NDArray[np.float64]] = {}
 
-    def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
-        """Read the new tokens of a reply; another reply, or another number of columns, is read from the start."""
-        new = unread_spans(self._parts, parts)
-        if new is None or {folded.columns for folded in self.folded.values()} != {columns}:
-            new = unread_spans((), parts) or []
-            self.folded, self.times = {measure: Folded(columns) for measure in _READ}, Times()
-        for node, begin, end in new:
-            for measure, folded in self.folded.items() if begin < end else ():
-                values = _READ[measure](node.tokens, begin, end)
-                folded.extend(values)
-                if measure == "time":
-                    self.times.extend(values)
-        self._parts, self.cursor, self.count = list(parts), None, 0
-        for part in parts:
-            if cursor is not None and part.node.number == cursor.node and cursor.index < part.count:
-                self.cursor = self.count + cursor.index
-            self.count += part.count
+    def read_values(self, measure: Measure) -> NDArray[np.float64]:
+        if measure not in self._values:
+            parts = [_READ[measure](span.node.tokens, span.count) for span in self.reply]
+            self._values[measure] = np.concatenate(parts) if parts else np.empty(0)
+        return self._values[measure]
 
-    def find_token(self, index: int) -> tuple[Node, int]:
-        """Locate a token of the reply: its node, and its place there."""
-        for part in self._parts:
-            if index < part.count:
-                return part.node, index
-            index -= part.count
-        raise IndexError("the reply has fewer tokens")
-
-    def read_value(self, measure: Measure, index: int) -> float:
-        node, at = self.find_token(index)
-        return _READ[measure](node.tokens, at, at + 1)[0]
+    def read_columns(self, measure: Measure) -> tuple[list[float], list[float]]:
+        """Return the mean and the highest number of each column; NaN counts nothing, and a column of nothing else is NaN."""
+        if not self.count:
+            return [], []
+        values, edges = self.read_values(measure), np.arange(0, self.count, self.each)
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            means = np.add.reduceat(np.where(known, values, 0.0), edges) / np.add.reduceat(known.astype(int), edges)
+        return means.tolist(), np.fmax.reduceat(values, edges).tolist()
 
     def show_word(self, index: int, cells: int = _PIECE) -> str:
         """Show the text of a token in at most so many cells; "" for one that is not there yet."""
         if index >= self.count:
             return ""
-        node, at = self.find_token(index)
+        node, at = locate_token(self.reply, index)
         return column(show_piece(node.tokens.texts[at]), cells).rstrip()
 
     def find_peak(self, measure: Measure, column: int) -> TokenRef | None:
         """Find the outstanding token of a column: the least probable, or the one with the highest measure."""
-        each = self.folded[measure].each
-        places = range(column * each, min((column + 1) * each, self.count))
-        if column < 0 or not places:
+        begin = column * self.each
+        if not 0 <= begin < self.count:
             return None
-        sign = -1.0 if measure == "probability" else 1.0
-
-        def height(index: int) -> float:
-            value = sign * self.read_value(measure, index)
-            return -math.inf if math.isnan(value) else value
-
-        node, at = self.find_token(max(places, key=height))
+        part = self.read_values(measure)[begin : begin + self.each]
+        heights = np.where(np.isnan(part), -np.inf, -part if measure == "probability" else part)
+        node, at = locate_token(self.reply, begin + int(heights.argmax()))
         return TokenRef(node.number, at)
 
 
@@ -423,9 +323,9 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     time: the milliseconds that decoding took; the highest of a column's tokens, the median of all as a line. Columns beyond
     twice the median are outliers: they have another colour and a dot; they do not count for the scale.
     """
-    folded, times = trace.folded[measure], trace.times
-    means, highs = folded.read_columns()
+    means, highs = trace.read_columns(measure)
     is_time = measure == "time"
+    median = float(np.median(trace.read_values("time"))) if is_time and trace.count else 0.0
     if measure == "entropy":
         axis = Axis(max(round_up(highs), _LEAST_BITS), format_number)
         bars = [Bar(mean, high=high) for mean, high in zip(means, highs, strict=True)]
@@ -433,32 +333,32 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
         axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
         bars = [Bar(mean) for mean in means]
     else:
-        limit = _TIMES * times.median
+        limit = _TIMES * median
         axis = Axis(round_up(min(high, 1.5 * limit or high) for high in highs), format_number)
         bars = [Bar(high, _OUTLIER if high > limit else ACCENT) for high in highs]
-    columns, each = folded.columns, folded.each
+    columns, each = trace.columns, trace.each
     bars += [Bar(0.0)] * (columns - len(bars))
     ticks = make_ticks(columns * each, each, _APART)
     if columns >= _NAMED_FROM:  # with the word of the token that a tick stands for
         ticks = [tick._replace(label=f"{tick.label} {trace.show_word(tick.column * each)}".rstrip())
                  for tick in make_ticks(columns * each, each, _NAMED_APART)]  # fmt: skip
     cursor = trace.cursor // each if trace.cursor is not None else None
-    level = times.median if is_time else 0.0
-    body = plot(bars, axis, fit_rows(rows - 2 - is_time), ticks, note="token", level=level, cursor=cursor)
-    return [_render_head(measure, trace, width, title), *body, *([_render_foot(trace, width)] if is_time else [])]
+    body = plot(bars, axis, fit_rows(rows - 2 - is_time), ticks, note="token", level=median, cursor=cursor)
+    foot = [_render_foot(trace, median, width)] if is_time else []
+    return [_render_head(measure, trace, width, title), *body, *foot]
 
 
 def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     """Render the head of a plot: its title, the folding of a column of several tokens, and number, word and value of the
     token under the cursor, else of the newest."""
-    spec, each = PLOTS[measure], trace.folded[measure].each
+    spec, each = PLOTS[measure], trace.each
     left: list[Run] = [(spec.title, title), (f" {spec.unit}", MUTED)]
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
-    known, is_wide = trace.read_value(measure, index), width >= _NAMED_FROM
+    known, is_wide = float(trace.read_values(measure)[index]), width >= _NAMED_FROM
     value = UNKNOWN if math.isnan(known) else spec.form.format(known)
-    node, at = trace.find_token(index)
+    node, at = locate_token(trace.reply, index)
     unlisted = node.tokens.read_unlisted(at) if measure == "entropy" else 0.0
     if most := mark_bound(known, unlisted):
         value = most + value + (f", {percent(unlisted, 2)} not listed" if is_wide else "")
@@ -472,17 +372,16 @@ def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line
     return Line(spread(left[:1], right[-1:], width))
 
 
-def _render_foot(trace: Trace, width: int) -> Line:
+def _render_foot(trace: Trace, median: float, width: int) -> Line:
     """Render the median, the number of outliers, and the slowest token by its number and text."""
-    times = trace.times
     if not trace.count:
-        return Line(())
-    ms, at = times.worst
-    outliers = f"{times.outliers} over {_TIMES:.0f}×"
+        return BLANK
+    times = trace.read_values("time")
+    at, outliers = int(times.argmax()), int((times > _TIMES * median).sum())
     runs: list[Run] = [
-        ("median ", _LEVEL), (format_number(times.median), TEXT),
-        (" · ", MUTED), (outliers, _OUTLIER if times.outliers else MUTED),
-        (" · worst ", MUTED), (format_number(ms), TEXT), (f" at {at} ", MUTED),
+        ("median ", _LEVEL), (format_number(median), TEXT),
+        (" · ", MUTED), (f"{outliers} over {_TIMES:.0f}×", _OUTLIER if outliers else MUTED),
+        (" · worst ", MUTED), (format_number(float(times[at])), TEXT), (f" at {at} ", MUTED),
     ]  # fmt: skip
     if (room := width - length(runs)) >= 3:
         runs.append((trace.show_word(at, min(room, _PIECE)), TEXT))

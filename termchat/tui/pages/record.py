@@ -1,7 +1,7 @@
 """One step of the loop: what the model said, what the chain left of it, what the dice took, and how long that was.
 
-`record_lines` are all its numbers; `step_lines` its distribution in bars, for the page of the next token and for the large
-view. Both say which time they show: the token as it was recorded, or the same place with the knobs as they are now.
+`step_lines` are its numbers and its distribution, which say which time they show: the token as it was recorded, or the same
+place with the knobs as they are now.
 `sentence_lines` are the text around it, so that no view hides the sentence whose tokens it explains.
 """
 
@@ -32,10 +32,10 @@ from termchat.tui.draw.marks import (
     percent,
     prose,
 )
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.candidates import Rolls, can_roll, candidate_table, compute_missing, next_size
-from termchat.tui.pages.scene import HERE, first_in_view
+from termchat.tui.pages.scene import HERE, first_in_view, index_of, texts_between
 from termchat.tui.transcript.tokens import TokenRef
 
 if TYPE_CHECKING:
@@ -116,43 +116,42 @@ def label_values(*texts: str) -> list[Run]:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
-    """Render the facts, the stages, then as many candidates as fit."""
+def step_lines(
+    shown: Shown,
+    width: int,
+    rows: int,
+    *,
+    facts: bool = True,
+    bars: bool = False,
+    numbered: bool = True,
+    rolls: Rolls | None = None,
+) -> list[Line]:
+    """Render a step: its numbers and settings, the candidates, what each stage left of them, and with `bars` rolls of the dice.
+    Without `facts` the first two are left out; with `bars` the numbers are shown only if all candidates have room, too."""
     token = shown.token
+    title = [*_render_title(shown, width), *(prose(_NEAR_TIE, width, Ink("stamp")) if token.near_tie else [])]
     gap = [BLANK] if rows >= ROOMY else []
-    lines = [*_render_title(shown, width), *flowing(_list_facts(shown), width), *_render_near_tie(token, width)]
-    for items in (_list_stages(token), _list_settings(shown)):
-        lines += [*(gap if items else []), *flowing(items, width)]
-    lines += gap
-    if not token.candidates:
-        return [*lines, *_render_unrecorded(token, width)]
-    title: list[Run] = [("CANDIDATES", TITLE)]
-    return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, _LEAST), numbered=True)
-
-
-def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, large: bool, numbered: bool) -> list[Line]:
-    """Render the distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with
-    the facts that are not in the table."""
-    token = shown.token
-    title = [*_render_title(shown, width), *_render_near_tie(token, width)]
-    if not token.candidates:
-        return [*title, *_render_unrecorded(token, width)]
-    gap = [BLANK] if rows >= ROOMY else []
-    room = rows - len(title) - 2 * len(gap) - 2
+    room = rows - len(title) - 2 * len(gap) - 1 - bars
     blocks: list[list[Line]] = []
     for items, before in (
-        (_list_rolls(shown, rolls), _LEAST),
+        (_list_rolls(shown, rolls) if bars else [], _LEAST),
         (_list_stages(token), _LEAST),
-        (_list_settings(shown) if large else [], _LEAST),
-        (_list_facts(shown) if large else [], len(token.candidates)),  # only where all candidates have room
+        (_list_settings(shown) if facts else [], _LEAST),
+        (_list_facts(shown) if facts else [], len(token.candidates) if bars else _LEAST),
     ):
         lines = flowing(items, width)
         blocks.append(lines if len(lines) <= room - before else [])
         room -= len(blocks[-1])
-    rolled, stages, settings, facts = blocks
-    known = rolls if can_roll(token) else None
-    table = candidate_table(token, [], width, max(room, _LEAST) + 1, numbered=numbered, bars=True, rolled=known)
-    return [*title, *settings, *facts, *gap, *table, *gap, *stages, *rolled]
+    rolled, stages, settings, numbers = blocks
+    if token.candidates:
+        table = candidate_table(
+            token, [] if bars else [("CANDIDATES", TITLE)], width, max(room, _LEAST) + bars, numbered=numbered, bars=bars,
+            rolled=rolls if can_roll(token) else None,
+        )  # fmt: skip
+    else:
+        why = _NONE_TOLD if token.id == UNKNOWN else _UNRECORDED.format(name_of("ask-again"))
+        table = prose(why, width, MUTED)
+    return [*title, *numbers, *settings, *gap, *table, *gap, *stages, *rolled]
 
 
 def _render_title(shown: Shown, width: int) -> list[Line]:
@@ -169,14 +168,6 @@ def _render_title(shown: Shown, width: int) -> list[Line]:
     from termchat.tui.pages.drafts import drafted_lines  # not needed before the first frame
 
     return [*flowing(items, width), *drafted_lines(shown.round, width)]
-
-
-def _render_near_tie(token: Token, width: int) -> list[Line]:
-    return prose(_NEAR_TIE, width, Ink("stamp")) if token.near_tie else []
-
-
-def _render_unrecorded(token: Token, width: int) -> list[Line]:
-    return prose(_NONE_TOLD if token.id == UNKNOWN else _UNRECORDED.format(name_of("ask-again")), width, MUTED)
 
 
 def _list_facts(shown: Shown) -> list[list[Run]]:
@@ -269,41 +260,22 @@ def sentence_lines(
 ) -> list[Line]:
     """Render `rows` lines of the reply around the token under the cursor, the newest without one, or the one that is
     `pending` behind it. The token has marks around it. The cost does not depend on the length of the reply."""
-    count = 0
-    at = -1
-    for span in reply:
-        if cursor is not None and span.node.number == cursor.node:
-            at = count + min(cursor.index, span.count - 1)
-        count += span.count
-    at = count if pending is not None else count - 1 if at < 0 else at
-    begin = max((at // _BLOCK - 1) * _BLOCK, 0)
-    wrapper = Wrapper(width)
+    count, here = sum(span.count for span in reply), index_of(reply, cursor)
+    at = count if pending is not None else count - 1 if here is None else here
+    begin, runs = max((at // _BLOCK - 1) * _BLOCK, 0), list[Run]()
     number = reply[0].node.parent if reply else conversation.leaf
     if begin == 0 and number is not None:
         message = conversation.nodes[number].written + ("" if conversation.raw else "\n")
-        wrapper.feed(message[-_MOST:], MUTED)
-    wrapper.feed(_text_between(reply, begin, at)[-_MOST:], TEXT)
+        runs.append((message[-_MOST:], MUTED))
+    runs.append(("".join(texts_between(reply, begin, at))[-_MOST:], TEXT))
     if pending is not None or count:
-        text = _text_between(reply, at, at + 1) if pending is None else pending.text or piece_of(pending)
+        text = "".join(texts_between(reply, at, at + 1)) if pending is None else pending.text or piece_of(pending)
         word = text.strip()
-        first = text.find(word) if word else 0  # spaces and line breaks stay outside of the marks
-        wrapper.feed(text[:first], TEXT)
-        wrapper.feed(f"▐{word or ('⏎' if text else '∅')}▌", HERE)
-        wrapper.feed(text[first + len(word) :], TEXT)
-        wrapper.feed(_text_between(reply, at + 1, at + 2 * _BLOCK)[:_MOST], TEXT)
-    lines = wrapper.lines
+        before, after = text.split(word, 1) if word else ("", text)  # spaces and line breaks stay outside of the marks
+        following = "".join(texts_between(reply, at + 1, at + 2 * _BLOCK))[:_MOST]
+        runs += [(before, TEXT), (f"▐{word or ('⏎' if text else '∅')}▌", HERE), (after + following, TEXT)]
+    lines = wrap_runs(runs, width)
     middle = next((row for row, line in enumerate(lines) if any(ink == HERE for _, ink in line.runs)), len(lines) - 1)
     first = first_in_view(middle, len(lines), rows)
     shown = lines[first : first + rows]
     return shown + [BLANK] * (rows - len(shown))
-
-
-def _text_between(reply: Sequence[Span], begin: int, end: int) -> str:
-    """Join the texts of the tokens from `begin` to before `end`, counted over all pieces."""
-    texts: list[str] = []
-    passed = 0
-    for span in reply:
-        first, last = max(begin - passed, 0), min(end - passed, span.count)
-        texts += span.node.tokens.texts[first : max(first, last)]
-        passed += span.count
-    return "".join(texts)

@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Node, Span
 from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.transcript.tokens import TokenRef
 
 HERE = Ink("cursor", ground="panel", bold=True)
 """The ink of a token under the cursor."""
 
 
 class Scene(NamedTuple):
-    """The room of a page: `width` cells and `rows` lines, of the `height` of the widget. A `big` one has all the screen, and
-    hides the text that it is about."""
+    """The room of a page: `width` cells and `rows` lines. A `big` one has all the screen, and hides the text that it is
+    about."""
 
     width: int
     rows: int
-    height: int = 0
     big: bool = False
 
 
@@ -51,13 +51,30 @@ def first_in_view(at: int, count: int, rows: int) -> int:
     return max(min(at - rows // 2, count - rows), 0)
 
 
-def unread_spans(before: Sequence[Span], now: Sequence[Span]) -> list[tuple[Node, int, int]] | None:
-    """List the parts of a reply from the last one that was read before: node, first new token, and the one behind the last.
-    None for another reply, and for one that was cut."""
-    last = len(before) - 1
-    for at, then in enumerate(before):
-        grew = now[at].count - then.count if at < len(now) and now[at].node is then.node else -1
-        if grew < 0 or (grew and at < last):
-            return None
-    parts = enumerate(now[max(last, 0) :])
-    return [(part.node, before[-1].count if before and at == 0 else 0, part.count) for at, part in parts]
+def index_of(reply: Sequence[Span], ref: TokenRef | None) -> int | None:
+    """Count the tokens of a reply before one of them; None for a token that is not in it."""
+    before = 0
+    for span in reply:
+        if ref is not None and span.node.number == ref.node and ref.index < span.count:
+            return before + ref.index
+        before += span.count
+    return None
+
+
+def locate_token(reply: Sequence[Span], index: int) -> tuple[Node, int]:
+    """Locate a token of a reply, counted over all its pieces: its node, and its place there."""
+    for span in reply:
+        if index < span.count:
+            return span.node, index
+        index -= span.count
+    raise IndexError("the reply has fewer tokens")
+
+
+def texts_between(reply: Sequence[Span], begin: int, end: int) -> list[str]:
+    """List the texts of the tokens from `begin` to before `end`, counted over all pieces of a reply."""
+    texts: list[str] = []
+    before = 0
+    for span in reply:
+        texts += span.node.tokens.texts[max(begin - before, 0) : max(min(end - before, span.count), 0)]
+        before += span.count
+    return texts

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-from rich.cells import cell_len
+from itertools import dropwhile
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
@@ -30,9 +29,9 @@ from termchat.tui.draw.marks import (
     percent,
     spread,
 )
-from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.draw.wrap import wrap_runs
 from termchat.tui.pages.grid_table import GAP, Cell, GridColumn, GridTable
-from termchat.tui.pages.scene import Page, Scene
+from termchat.tui.pages.scene import Page, Scene, texts_between
 from termchat.tui.transcript.looks import Look, token_inks
 
 TEXT_PAGE = "text"
@@ -58,8 +57,6 @@ _VARIED = 12
 """Cells that are kept for what varies."""
 _DIGITS, _LABEL, _STATE = 3, 24, 7
 """Cells of a walk's number in a list, of its label, at most, and of its state."""
-_CUT: Run = ("…", FAINT)
-"""The end of a line that has no room for more."""
 _LEAST, _ENDING = 6, 13
 """Cells of numbers in the table, at least, and of how a walk ended. Numbers do not make a column wider while they grow."""
 
@@ -80,11 +77,6 @@ class ShownGroup:
         self.page = Page()
         self.stretches: Sequence[TrieStretch] = ()
         """The runs of tokens of the trie, as they were last read."""
-        self.list_grows = True
-        """Whether a line of the list has room for more of its walk."""
-        self._beginnings: dict[tuple[int, Look, int], list[Run]] = {}
-        """Beginnings that fill their line of the list, by walk, look and cells: they do not change any more."""
-        self._records: dict[tuple[int, int], Token | None] = {}
         self._varied: dict[str, list[Value]] = {}
         """The newest values of each knob that is not the same for all walks, in their order."""
         alone = (
@@ -143,19 +135,12 @@ class ShownGroup:
             self.labels[walk] = " · ".join(names) or (f"seed {node.start.seed}" if node.start is not None else "")
 
     def read_record(self, node: int, at: int) -> Token | None:
-        """Return the record of a token of a node; the newest ones are in memory, the others are read once."""
-        if self._records.get((node, at)) is None:
-            self._records[node, at] = self.chat.session.read_token(self.group.conversation.nodes[node], at)
-        return self._records[node, at]
+        """Return the record of a token of a node."""
+        return self.chat.session.read_token(self.group.conversation.nodes[node], at)
 
     def texts(self, walk: int, begin: int, end: int) -> list[str]:
-        """Return the text of each of these tokens."""
-        texts: list[str] = []
-        before = 0
-        for span in self.group.list_spans(walk):
-            texts += span.node.tokens.texts[max(begin - before, 0) : max(min(end - before, span.count), 0)]
-            before += span.count
-        return texts
+        """List the texts of the tokens of a walk from `begin` to before `end`."""
+        return texts_between(self.group.list_spans(walk), begin, end)
 
     def ending(self, walk: int) -> str:
         """Return the state or the ending of a walk in a word or two."""
@@ -233,10 +218,8 @@ class ShownGroup:
         node = nodes[origin.node]
         text = (node.written if node.role == "user" else node.tokens.texts.join_texts(origin.at)).rstrip("\n")
         most = _READ * width * rows
-        wrapper = Wrapper(width)
-        wrapper.feed("you  " if node.role == "user" and len(text) <= most else "", Ink("user", bold=True))
-        wrapper.feed(text[-most:], MUTED)
-        lines = wrapper.lines
+        you = "you  " if node.role == "user" and len(text) <= most else ""
+        lines = wrap_runs([(you, Ink("user", bold=True)), (text[-most:], MUTED)], width)
         if len(lines) > rows:
             first = Line((("… ", FAINT), (one_line(lines[-rows].text, width - 2), MUTED)))
             lines = [first, *lines[len(lines) - rows + 1 :]]
@@ -261,17 +244,6 @@ class ShownGroup:
         wide = _DIGITS + min(max(map(len, self.labels.values()), default=0), _LABEL)
         left = width - wide - _STATE - 2 * len(GAP)
 
-        self.list_grows = False
-
-        def beginning(walk: int) -> Cell:
-            node, key = self.group.nodes[walk], (walk, self.look, left)
-            runs = self._beginnings.get(key) or _render_beginning(node, self.look, left)
-            if runs[-1:] == [_CUT]:
-                self._beginnings[key] = runs
-            elif not node.done:
-                self.list_grows = True
-            return runs
-
         def name(walk: int) -> Cell:
             head, ink = (_HEAD, STRONG) if walk == self.cursor else (ACCENT, MUTED)
             return [(f"{walk + 1:>2} ", head), (column(self.labels[walk], wide - _DIGITS), ink)]
@@ -279,7 +251,7 @@ class ShownGroup:
         columns: tuple[GridColumn[int], ...] = (
             GridColumn("", name, wide),
             GridColumn("", self._render_state, _STATE, right=True),
-            GridColumn("", beginning, left),
+            GridColumn("", lambda walk: _render_beginning(self.group.nodes[walk], self.look, left), left),
         )
         return self._make_table(columns, self.walks).lines(width, rows)
 
@@ -374,16 +346,7 @@ def _newest_mean(column: Sequence[int]) -> float:
 def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     """Render the beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
-    runs: list[Run] = []
-    used, count = 0, min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
+    count = min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
     inks = token_inks(tokens, look, 0, count) if look != "reading" else [TEXT] * count
-    for text, ink in zip(tokens.texts[:count], inks, strict=True):
-        if not text or (not runs and text.isspace()):
-            continue
-        runs.append((one_line(text, width), ink))
-        used += cell_len(runs[-1][0])
-        if used > width:
-            while runs and used > width - 1:
-                used -= cell_len(runs.pop()[0])
-            return [*runs, _CUT]
-    return runs
+    begun = dropwhile(lambda run: not run[0].strip(), zip(tokens.texts[:count], inks, strict=True))
+    return [(one_line(text, width), ink) for text, ink in begun]

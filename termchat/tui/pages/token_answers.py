@@ -34,7 +34,8 @@ from termchat.tui.draw.marks import (
 )
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, label_values
-from termchat.tui.transcript.turn_source import ENDINGS
+from termchat.tui.pages.scene import locate_token
+from termchat.tui.transcript.turn_source import describe_ending
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 """Cells of the columns of stages."""
@@ -230,52 +231,52 @@ def _list_sentences(why: WhyNot) -> list[str]:
 
 def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     """Render the trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
-    p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
-    unlisted = [span.node.tokens.read_unlisted(index) for span in reply for index in range(span.count)]
-    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, 0% to 100%", MUTED)]], width)
-    if not p_ends:
+    import numpy as np  # which the other answers do without
+
+    from termchat.tui.pages.plots import Trace
+
+    trace, last = Trace(reply, width), reply[-1].node
+    lines = flowing([[("P(END)", TITLE)], [(f"{trace.count} tokens, 0% to 100%", MUTED)]], width)
+    if not trace.count:
         return [*lines, Line((("no tokens", MUTED),))]
-    known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
-    if known:
-        heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
-        size = min(len(heights), width)
-        edges = [len(heights) * i // size for i in range(size + 1)]
-        highest = [max(heights[begin:end]) for begin, end in pairwise(edges)]
+    p_ends = trace.read_values("p_end")
+    known = np.flatnonzero(~np.isnan(p_ends))
+    if known.size:
+        highest = trace.read_columns("p_end")[1]
         lines.append(Line(((sparkline(highest, width, top=1.0).lstrip(), Ink("accent")),)))
     else:
         lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
-    last = reply[-1].node
     lines += prose(_explain_ending(last), width, STRONG)
     reason = last.finished.reason if last.finished is not None else ""
     if last.finished is not None and reason == "stop" and last.finished.held:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
-    if reason == "end" and known and known[-1] == len(p_ends) - 1:
+    has_end = reason == "end" and known.size and known[-1] == trace.count - 1
+    if has_end:
         of_end = f"The end token had rank {last.tokens.ranks[-1] + 1}; " if last.tokens.ranks[-1] != UNKNOWN else ""
-        missing = f", {percent(unlisted[-1], 2)} not listed" if unlisted[-1] else ""
-        lines += prose(f"{of_end}p(end) was {format_p_end(last.tokens.p_ends[-1], unlisted[-1])}{missing}.", width)
-    if known:
-        missing = f"up to {percent(max(unlisted), 2)} not listed" if max(unlisted) else ""
-        lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if missing else [], width)))
-    texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
-    order = sorted(known, key=lambda index: -p_ends[index])
-    for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
-        is_end = reason == "end" and index == len(texts) - 1
-        piece = column("the end token" if is_end else f"before {show_piece(texts[index])}", max(width - 14, 4))
-        share = f"{format_p_end(p_ends[index], unlisted[index]):>8}"
-        lines.append(Line(((f"{index:>5} ", MUTED), (piece, TEXT), (share, STRONG))))
+        unlisted = last.tokens.read_unlisted(len(last.tokens) - 1)
+        missing = f", {percent(unlisted, 2)} not listed" if unlisted else ""
+        lines += prose(f"{of_end}p(end) was {format_p_end(last.tokens.p_ends[-1], unlisted)}{missing}.", width)
+    if known.size:
+        most = max(span.node.tokens.most_unlisted for span in reply)
+        missing = f"up to {percent(most, 2)} not listed"
+        lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if most else [], width)))
+    order = known[np.argsort(-p_ends[known], kind="stable")]
+    for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)].tolist():
+        node, at = locate_token(reply, index)
+        is_end = has_end and index == trace.count - 1
+        piece = "the end token" if is_end else f"before {show_piece(node.tokens.texts[at])}"
+        share = format_p_end(node.tokens.p_ends[at], node.tokens.read_unlisted(at))
+        lines.append(
+            Line(((f"{index:>5} ", MUTED), (column(piece, max(width - 14, 4)), TEXT), (f"{share:>8}", STRONG)))
+        )
     return lines
 
 
 def _explain_ending(node: Node) -> str:
-    if node.failed is not None:
-        return f"It was interrupted: {node.failed.message}."
-    if node.finished is None:
+    if not node.done:
         return "The reply has not ended yet."
-    reason, detail = node.finished.reason, escape(node.finished.detail)
-    if reason == "end":
-        return "The model ended the reply."
-    words = ENDINGS[reason][0 if detail else 1].format(detail=detail)
-    return words[0].upper() + words[1:] + "."
+    why = describe_ending(node) or "the model ended the reply"
+    return f"{why[0].upper()}{why[1:]}."
 
 
 # --- what if ---------------------------------------------------------------------------------------------------------

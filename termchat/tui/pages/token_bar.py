@@ -4,8 +4,7 @@ to the token under the cursor."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from textual import events
 from textual.app import ComposeResult
@@ -18,9 +17,9 @@ from termchat.chat.questions import Questions
 from termchat.chat.service import Chat
 from termchat.conversation.heat import MEASURES
 from termchat.conversation.session import View as Kept
-from termchat.conversation.tree import Node, Place, Span, TokenColumns
+from termchat.conversation.tree import Node, Place, Span
 from termchat.conversation.unsent import Wish
-from termchat.decoding.draft_figures import DraftedStep, round_at
+from termchat.decoding.draft_figures import round_at
 from termchat.decoding.escapes import unescape
 from termchat.decoding.records import Token
 from termchat.engine.port import Unit
@@ -31,7 +30,7 @@ from termchat.tui.draw.marks import MUTED, describe_recomputed
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
 from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
-from termchat.tui.pages.scene import HERE
+from termchat.tui.pages.scene import HERE, index_of, locate_token
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor import Move
@@ -41,7 +40,6 @@ from termchat.tui.transcript.tokens import TokenRef
 if TYPE_CHECKING:
     from termchat.tui.pages.drafts import ShownRound
 
-P = ParamSpec("P")
 View = Literal["record", "asked", "why", "what-if", "ending"]
 Typing = Literal["text", "why"]
 
@@ -49,66 +47,50 @@ _PROMPTS: dict[Typing, str] = {
     "text": "replacement from here on; a leading space counts, \\n is a line break",
     "why": "why not … ? text or #id; a leading space counts",
 }
-_KEPT = 8
-"""Records that are not read again at once."""
 _ONWARDS = frozenset[Move]({"right", "down", "last", "line_end", "turn_down"})
 _BACKWARDS = frozenset[Move]({"left", "up", "first", "line_start", "turn_up"})
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 _NOT_DRAWN = "·"
-_drawn: WeakKeyDictionary[TokenColumns, tuple[tuple[TokenLook, int] | None, str]] = WeakKeyDictionary()
 
 
 def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
-    """Render a whole reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
+    """Render a whole reply on a line of at most `width` cells; the cursor's cell is marked.
 
     A cell stands for as many tokens as any other, and shows the hottest of them, so that no surprise gets lost. It is as high
     as the measure: low where a probability is. Tokens that a person forced, which have no such measure, are a dot. A longer
     reply has more tokens in a cell, never less than half of the line's cells.
     """
-    parts, each = _divide_cells(reply, width)
-    runs: list[Run] = []
-    for node, count in ((span.node, span.count) for span in parts):
-        cells = _draw_cells(node.tokens, look, count, each)
-        at = cursor.index // each if cursor is not None and cursor.node == node.number else len(cells)
-        runs += [(cells[:at], MUTED), (cells[at : at + 1], HERE), (cells[at + 1 :], MUTED)]
-    return Line(tuple(run for run in runs if run[0]))
-
-
-def _draw_cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> str:
-    """Draw the first `count` tokens of a part. Cells that have all their tokens are drawn once."""
-    key, (drawn_key, drawn) = (look, each), _drawn.get(tokens, (None, ""))
-    cells = drawn[: count // each] if drawn_key == key else ""
-    read, rises = heats(tokens, look), look != "drafts" and MEASURES[look].rises
-    for begin in range(len(cells) * each, count, each):
-        end = min(begin + each, count)
-        hottest = min(read[begin:end])
+    heat, each = _read_heats(reply, look), _tokens_per_cell(reply, width)
+    rises = look != "drafts" and MEASURES[look].rises
+    forced = b"".join(span.node.tokens.by_hand[: span.count].tobytes() for span in reply) if rises else bytes(len(heat))
+    cells = ""
+    for begin in range(0, len(heat) if width > 0 else 0, each):
+        hottest = min(heat[begin : begin + each])
         height = hottest if rises else HEATS - 1 - hottest
-        is_forced = rises and 0 not in tokens.by_hand[begin:end]
-        cells += _NOT_DRAWN if is_forced else BLOCKS[height * len(BLOCKS) // HEATS]
-    _drawn[tokens] = key, cells[: count // each]
-    return cells
+        cells += BLOCKS[height * len(BLOCKS) // HEATS] if 0 in forced[begin : begin + each] else _NOT_DRAWN
+    here = index_of(reply, cursor)
+    at = here // each if here is not None else len(cells)
+    runs: list[Run] = [(cells[:at], MUTED), (cells[at : at + 1], HERE), (cells[at + 1 :], MUTED)]
+    return Line(tuple(run for run in runs if run[0]))
 
 
 def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
     """Find the token that gives a cell of the ribbon its height; None beside it."""
-    parts, each = _divide_cells(reply, width)
-    for span in parts:
-        cells = -(-span.count // each)
-        if 0 <= column < cells:
-            places = range(column * each, min((column + 1) * each, span.count))
-            return TokenRef(span.node.number, min(places, key=heats(span.node.tokens, look).__getitem__))
-        column -= cells
-    return None
+    heat, each = _read_heats(reply, look), _tokens_per_cell(reply, width)
+    places = range(column * each, min((column + 1) * each, len(heat)))
+    if column < 0 or not places:
+        return None
+    node, at = locate_token(reply, min(places, key=heat.__getitem__))
+    return TokenRef(node.number, at)
 
 
-def _divide_cells(reply: Sequence[Span], width: int) -> tuple[list[Span], int]:
-    """Return the parts that fit, each of which begins a cell of its own, and about the fewest tokens a cell for that."""
-    parts = [span for span in reply if span.count][-width:] if width > 0 else []
-    each = max(-(-sum(span.count for span in parts) // max(width, 1)), 1)
-    while sum(-(-span.count // each) for span in parts) > width:
-        each += max(each // 8, 1)
-    return parts, each
+def _read_heats(reply: Sequence[Span], look: TokenLook) -> bytes:
+    return b"".join(bytes(heats(span.node.tokens, look)[: span.count]) for span in reply)
+
+
+def _tokens_per_cell(reply: Sequence[Span], width: int) -> int:
+    return max(-(-sum(span.count for span in reply) // max(width, 1)), 1)
 
 
 @runtime_checkable
@@ -129,33 +111,10 @@ class At(NamedTuple):
     at: int
 
 
-class _AndPending:
-    """The tokens of a reply and the pending one behind them."""
-
-    def __init__(self, tokens: TokenColumns, pending: Token) -> None:
-        self._tokens, self._pending = tokens, pending
-
-    def __len__(self) -> int:
-        return len(self._tokens) + 1
-
-    def __getitem__(self, index: int) -> DraftedStep:
-        return self._pending if index == len(self._tokens) else self._tokens[index]
-
-
-def _acting(do: Callable[Concatenate[Tokens, P], object]) -> Callable[Concatenate[Tokens, P], None]:
-    """Make an action that shows its effect."""
-
-    def act(self: Tokens, /, *arguments: P.args, **options: P.kwargs) -> None:
-        do(self, *arguments, **options)
-        self.follow()
-
-    return act
-
-
 class Tokens(Column):
     """What token mode puts under the transcript. Its keys work while the ribbon has the keyboard.
 
-    While it is `open`, `view` is what the panels show, `typing` what a line is being typed for.
+    While it is `is_open`, `view` is what the panels show, `typing` what a line is being typed for.
     """
 
     DEFAULT_CSS = """
@@ -176,13 +135,12 @@ class Tokens(Column):
         self.ribbon = Ribbon()
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self.open = False
+        self.is_open = False
         self.view: View = "record"
         self.typing: Typing | None = None
         self._behind = self._forked = False
         self._branch: int | None = None
         self._at: TokenRef | None = None
-        self._recorded: dict[tuple[Node, int], Token] = {}
         self._before_tuning: View | None = None
         """What was shown when TUNE was opened; None while it is closed."""
         self._found: tuple[int | None, Place | None] | None = None
@@ -199,23 +157,18 @@ class Tokens(Column):
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
-    @property
-    def mode(self) -> Tokens:
-        """The same; for callers that tell the mode from its widget."""
-        return self
-
     def look_at(self, view: TranscriptView | None) -> None:
         """Move to the view of a single reply, or back to the whole chat (None). Token mode closes if it is open in another."""
         view = view or self._whole
         if view is not self.transcript:
-            if self.open:
+            if self.is_open:
                 self.leave()
             self.transcript = view
 
     def enter(self) -> bool:
         """Put the cursor on a token; False for a chat without tokens. The first time, and if nothing has happened since, it is
         where it was when the chat was last open; else on the newest token in view."""
-        if not self.open:
+        if not self.is_open:
             restored, self._found = self._found, None
             place = self._chat.session.view.cursor
             kept = restored == (self._chat.conversation.leaf, place) and not self._chat.busy
@@ -224,8 +177,8 @@ class Tokens(Column):
             else:
                 self.transcript.open_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
-            self.open = self._behind or self.transcript.cursor is not None
-            if not self.open:
+            self.is_open = self._behind or self.transcript.cursor is not None
+            if not self.is_open:
                 self._notify("no tokens yet", "send a message first")
                 return False
             if self._behind:
@@ -238,14 +191,14 @@ class Tokens(Column):
 
     def leave(self) -> None:
         self.keep()
-        self.open, self.typing = False, None
+        self.is_open, self.typing = False, None
         self._go_to("record")
         self.transcript.close_cursor()
         self.follow()
 
     def back(self) -> bool:
         """Close the innermost thing; False if nothing was open."""
-        if not self.open:
+        if not self.is_open:
             return False
         if self.typing is None and self.view == "record":
             self.leave()
@@ -281,7 +234,7 @@ class Tokens(Column):
     def place(self) -> At | None:
         """The token under the cursor, or the one that a paused reply waits with."""
         ref = self.transcript.cursor
-        if not self.open:
+        if not self.is_open:
             return None
         if self.pending and (leaf := self._chat.conversation.leaf) is not None:
             node = self._chat.conversation.nodes[leaf]
@@ -308,23 +261,20 @@ class Tokens(Column):
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    def _move_cursor(self, how: Move) -> None:
+    def action_move(self, how: Move, times: int = 1) -> None:
         """Move the cursor; from the last token on to the one that a paused reply waits with."""
-        was_pending, before = self.pending, self.transcript.cursor
-        if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
-            self.transcript.move_cursor(how)
-        stayed = before == self.transcript.cursor
-        self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
-        self._follow_cursor()
+        for _ in range(times):
+            was_pending, before = self.pending, self.transcript.cursor
+            if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
+                self.transcript.move_cursor(how)
+            stayed = before == self.transcript.cursor
+            self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
+            self._follow_cursor()
+        self.follow()
 
-    action_move = _acting(_move_cursor)
-
-    @_acting
     def action_half_page(self, how: Literal["up", "down"]) -> None:
-        for _ in range(max(self.transcript.size.height // 2, 1)):
-            self._move_cursor(how)
+        self.action_move(how, max(self.transcript.size.height // 2, 1))
 
-    @_acting
     def action_choose(self, number: int) -> None:
         """Go on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
         shown, place = self.shown(), self.place
@@ -336,6 +286,7 @@ class Tokens(Column):
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
             self._chat.replies.force_tokens([chosen])
+            self.follow()
         else:
             self._fork_at(place, ids=[chosen])
 
@@ -348,24 +299,19 @@ class Tokens(Column):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.ribbon)
-        self._submit_text(event.value)
+        typing, text, place = self.typing, event.value, self.place
+        self.typing = None
+        if text and place is not None:
+            if typing == "why":
+                what = int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else unescape(text)
+                self._chat.questions.explain_token(place.node, place.at, what, now=self.pending)
+                self.view = "why"
+            elif self.pending:
+                self._chat.replies.force_text(unescape(text))
+            else:
+                self._fork_at(place, text=unescape(text))
+        self.follow()
 
-    @_acting
-    def _submit_text(self, text: str) -> None:
-        typing, self.typing = self.typing, None
-        place = self.place
-        if not text or place is None:
-            return
-        if typing == "why":
-            what = int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else unescape(text)
-            self._chat.questions.explain_token(place.node, place.at, what, now=self.pending)
-            self.view = "why"
-        elif self.pending:
-            self._chat.replies.force_text(unescape(text))
-        else:
-            self._fork_at(place, text=unescape(text))
-
-    @_acting
     def action_cut(self, paused: bool = False) -> None:
         """Draw on from before the token, with the same dice; `paused` waits there."""
         if self.pending:
@@ -373,23 +319,19 @@ class Tokens(Column):
         elif (place := self.place) is not None:
             self._fork_at(place, paused=paused)
 
-    def _inspect_token(self, now: bool) -> None:
+    def action_ask(self, now: bool) -> None:
         """Ask the model for this position again, with its original settings or the current knobs."""
-        if (place := self.place) is not None and not self.pending:
-            self._chat.questions.inspect_token(place.node, place.at, now=now)
-            self.view = "asked"
-
-    action_ask = _acting(_inspect_token)
+        self._inspect_token(now=now)
+        self.follow()
 
     def action_show(self, view: View) -> None:
         """Show another view of the reply, or close it."""
-        if self.open or self.enter():
+        if self.is_open or self.enter():
             self._go_to("record" if self.view == view else view)
             if self.view == "what-if" and (place := self.place) is not None:
                 self._chat.questions.score_reply(place.node)
             self.follow()
 
-    @_acting
     def action_fork_there(self) -> None:
         """Fork, from what-if, at the first token that differs under the current knobs."""
         replay = self._chat.questions.scored
@@ -401,7 +343,6 @@ class Tokens(Column):
         number, index = replay.places[replay.summary.first]
         self._fork_at(At(self._chat.conversation.nodes[number], index))
 
-    @_acting
     def action_pause(self) -> None:
         if self._chat.phase == "paused":
             self._chat.replies.resume()
@@ -413,13 +354,14 @@ class Tokens(Column):
             has_ended = any(end is not None and end.reason == "end" for end in finished)
             onward = "" if has_ended else f"{name_of('continue')} continues it; "
             self._notify("no reply is running", f"{onward}{name_of('cut-paused')} restarts from here, paused")
+        self.follow()
 
-    @_acting
     def action_step(self, unit: Unit) -> None:
         """Continue a paused reply for one unit."""
         if self._chat.phase == "paused":
             self._behind = True
             self._chat.replies.step(unit)
+            self.follow()
         else:
             onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} restarts from here, paused"
             self._notify("pause the reply before stepping", onward)
@@ -451,7 +393,7 @@ class Tokens(Column):
                 self._go_to("record")
 
     def heard(self, news: Sequence[Change]) -> None:
-        if news and self.open:
+        if news and self.is_open:
             self._follow_chat(news)
             self.show()
         if any(isinstance(change, Answered) for change in news):
@@ -472,7 +414,7 @@ class Tokens(Column):
         elif self._branch is not None and self._chat.conversation.nodes[self._branch].ids:
             self.transcript.set_cursor(TokenRef(self._branch, 0))
             self._branch, self._at = None, self.transcript.cursor
-        if self.open and self.transcript.cursor is None:  # a branch from the very first token has none for a moment
+        if self.is_open and self.transcript.cursor is None:  # a branch from the very first token has none for a moment
             self.transcript.open_cursor()
             self._at = self.transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
@@ -483,14 +425,14 @@ class Tokens(Column):
 
     def show(self) -> None:
         look = self.transcript.look
-        if self.open and look != "reading":
+        if self.is_open and look != "reading":
             line = ribbon_line(self.transcript.cursor_reply, look, self.transcript.cursor, self.ribbon.room)
             self.ribbon.show_lines([line, legend_line(look, self.transcript.cursor_reply)])
 
     def follow(self) -> None:
         """Show what is open, and post `Acted`."""
         typing = self.typing is not None
-        self.display = self.open
+        self.display = self.is_open
         if typing != self._input.display:
             self._input.display = typing
             self._input.clear()
@@ -533,7 +475,7 @@ class Tokens(Column):
             return None
         node, tokens, paused = place.node, place.node.tokens, self._chat.paused
         pending = paused.token if self.pending and paused is not None else None
-        drafted = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        drafted = round_at(tokens, place.at, pending)
         if drafted is None:
             return None
         from termchat.tui.pages.drafts import ShownRound  # not needed before the first frame
@@ -544,15 +486,8 @@ class Tokens(Column):
         return ShownRound(drafted, place.at, self._begin_of(node)[1], ending, pending is not None, node.done)
 
     def _read_record(self, node: Node, at: int) -> Token:
-        """Read the record of a token from the store, once."""
-        if (node, at) not in self._recorded:
-            record = self._chat.session.read_token(node, at)
-            if record is None:  # not kept, or not yet
-                return from_columns(node, at, self._begin_of(node)[1] + at)
-            if len(self._recorded) >= _KEPT:
-                self._recorded.clear()
-            self._recorded[node, at] = record
-        return self._recorded[node, at]
+        """Read the record of a token; one that was not kept, or not yet, is made from memory."""
+        return self._chat.session.read_token(node, at) or from_columns(node, at, self._begin_of(node)[1] + at)
 
     def _begin_of(self, node: Node) -> tuple[Node, int]:
         """Find the first piece of the reply that a node is a piece of, and count the tokens between their beginnings."""
@@ -588,6 +523,11 @@ class Tokens(Column):
         elif self.view in ("record", "asked") and "inspect" in chat.offers:
             self._inspect_token(now=True)
 
+    def _inspect_token(self, *, now: bool) -> None:
+        if (place := self.place) is not None and not self.pending:
+            self._chat.questions.inspect_token(place.node, place.at, now=now)
+            self.view = "asked"
+
     def _go_to(self, view: View) -> None:
         """Show another view; a closed one is not asked again when knobs turn."""
         self.view = view
@@ -600,11 +540,11 @@ class Tokens(Column):
         walk = walks.shown.walk_of(place.node.number) if walks.shown is not None and walks.shown.running else None
         if walk is not None:
             walks.fork_reply(walk, place.at, ids or (), text=text, paused=paused)
-            return
-        self._forked = True
-        self._chat.forks.fork_reply(
-            place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
-        )
+        else:
+            self._forked = True
+            wish = Wish(then="wait" if paused else "go on")
+            self._chat.forks.fork_reply(place.node, place.at, ids=ids or (), text=text, wish=wish)
+        self.follow()
 
     def _notify(self, message: str, hint: str = "") -> None:
         self._chat.add_changes(Notice(message, hint))

@@ -184,13 +184,13 @@ class ChatActions(ScreenContext):
             getattr(view, f"scroll_{where}")(animate=False)
 
     def action_turn(self, by: int) -> None:
-        if self.tokens.mode.open:
+        if self.tokens.is_open:
             self.tokens.action_move("turn_down" if by > 0 else "turn_up")
         else:
             self.transcript.jump(by)
 
     def action_look(self) -> None:
-        if self.tokens.mode.open:
+        if self.tokens.is_open:
             self.tokens.next_look()
             self.tokens.show()
             if self._walks.open:  # all walks have the look of the one under the cursor
@@ -200,7 +200,7 @@ class ChatActions(ScreenContext):
         else:
             replies = (span.node for span in self.chat.conversation.find_path())
             self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
-            self.tokens.mode.keep()
+            self.tokens.keep()
 
     def action_answer(self) -> None:
         if self.chat.replies.may_think:
@@ -229,7 +229,7 @@ class ChatActions(ScreenContext):
     def action_choose(self, number: int) -> None:
         """Do what the digit of a candidate does, counted from 1; outside of token mode a paused reply takes it."""
         paused = self.chat.paused
-        if self.tokens.mode.open:
+        if self.tokens.is_open:
             self.tokens.action_choose(number)
         elif paused is not None and number <= len(paused.token.candidates):
             self.chat.replies.force_tokens([paused.token.candidates[number - 1].id])
@@ -238,7 +238,7 @@ class ChatActions(ScreenContext):
 
     def action_bias(self, how: str) -> None:
         """Ban the token under the cursor or what a paused reply would take next, or add to its logit: "ban", "more"."""
-        if (shown := self.tokens.mode.shown()) is None:
+        if (shown := self.tokens.shown()) is None:
             return
         knobs, token = self.knobs, shown.token
         knobs.bias(token.id, how)
@@ -251,9 +251,9 @@ class ChatActions(ScreenContext):
         """Roll the dice at the step that is shown (see `roll_more`), on a page that shows it. A reply that runs would take it
         out of sight, so that token mode holds it."""
         chat, tokens, panels = self.chat, self.tokens, self.panels
-        if chat.busy and chat.paused is None and not tokens.mode.open:
+        if chat.busy and chat.paused is None and not tokens.is_open:
             tokens.enter()
-        shown = shown_step(chat, tokens.mode if tokens.mode.open else None)
+        shown = shown_step(chat, tokens if tokens.is_open else None)
         if shown is None or not shown.token.candidates:
             hint = "send a message first" if shown is None else f"{name_of('ask-again')} asks the model for them"
             self.tell(Notice("no candidates to draw from", hint))
@@ -263,7 +263,7 @@ class ChatActions(ScreenContext):
             return
         panels.shown.rolls = roll_more(panels.shown.rolls, shown.node, shown.token.step, n, first)
         page = panels.page
-        if panels.here != "next" and not (panels.big and tokens.mode.open and panels.here == "chain"):
+        if panels.here != "next" and not (panels.big and tokens.is_open and panels.here == "chain"):
             page = "next"
         self.action_page(page)
 
@@ -434,7 +434,7 @@ def _open_biases(screen: ChatActions) -> None:
     """Show the logit biases; in token mode with the candidates of the token under the cursor."""
     from termchat.tui.lists.bias_dialog import BiasDialog
 
-    shown = screen.tokens.mode.shown() if screen.tokens.mode.open else None
+    shown = screen.tokens.shown() if screen.tokens.is_open else None
     token = shown.token if shown is not None else None
     screen.open(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
 

@@ -74,9 +74,9 @@ class MessageEdit:
             return
         if not is_open:
             self._messages = [*([] if tree.raw else [[Span(tree.head, 0)]]), *tree.turn_spans()]
-            if node is None and (place := tokens.mode.place) is not None:
+            if node is None and (place := tokens.place) is not None:
                 node = place.node.number
-            if tokens.mode.open:
+            if tokens.is_open:
                 tokens.leave()
         places = [
             at
@@ -205,7 +205,7 @@ class ChatSearch:
         self._transcript.finding = None
         if stays:
             self._transcript.redraw_hits()
-        elif self._cursor is not None and self._tokens.mode.open:
+        elif self._cursor is not None and self._tokens.is_open:
             self._transcript.set_cursor(self._cursor)
             self._tokens.show()
         else:
@@ -223,7 +223,7 @@ class ChatSearch:
         if moved and hits.current is not None:
             turn, (begin, _) = hits.current
             anchor = Anchor(turn, begin)
-            token = view.token_of(anchor) if self._tokens.mode.open else None
+            token = view.token_of(anchor) if self._tokens.is_open else None
             if token is not None:
                 view.set_cursor(token)
                 self._tokens.show()

@@ -184,17 +184,17 @@ class NoticeSlip(Slip):
             self.forget([notice for notice in self._notices if notice is not question])
 
     def draw(self) -> None:
-        chat, mode, room = self.context.chat, self.context.tokens.mode, self.context.room
+        chat, mode, room = self.context.chat, self.context.tokens, self.context.room
         lines = notice_lines(self._notices, room, what_continues(chat))
         if (hidden := chat.walks.hidden) is not None:
             lines.append(_hidden_line(hidden))
         lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
         if chat.full is not None:
             lines += _full_lines(chat.full, room, asks=chat.phase == "idle")
-        if self._shows_constraint or chat.constraint is not None or chat.busy or mode.open:
+        if self._shows_constraint or chat.constraint is not None or chat.busy or mode.is_open:
             from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
 
-            place = mode.place if mode.open else None
+            place = mode.place if mode.is_open else None
             line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
             self._shows_constraint = line is not None
             lines += [line] if line is not None else []

@@ -186,7 +186,7 @@ class ChatScreen(ChatActions):
         self._timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self.chat.on_change = self._hear
         self._listen()
-        self.tokens.mode.find()
+        self.tokens.find()
         self._show_path()
         self.composer.focus()
 
@@ -210,8 +210,8 @@ class ChatScreen(ChatActions):
     def keep_unsent(self) -> None:
         """Save the draft and the place of the token cursor with the chat."""
         self.composer.keep_draft()
-        if self.tokens.mode.open:
-            self.tokens.mode.keep()
+        if self.tokens.is_open:
+            self.tokens.keep()
 
     def suspend(self) -> None:
         """Neither draw nor react while the screen of another chat is above this one."""
@@ -274,7 +274,7 @@ class ChatScreen(ChatActions):
         """The title of the group of keys that work now."""
         if self.tune is not None:
             return "TUNE"
-        if self.tokens.mode.open:
+        if self.tokens.is_open:
             return "TOKEN MODE"
         return "BIG VIEW" if self.panels.big else "WALKS" if self._walks.has_keyboard else "CHAT"
 
@@ -294,7 +294,7 @@ class ChatScreen(ChatActions):
 
     def take_keyboard(self) -> None:
         home = self.panels if self.panels.big else self.under or self.composer
-        home = self._keys if self.tune is not None else self.tokens.home if self.tokens.mode.open else home
+        home = self._keys if self.tune is not None else self.tokens.home if self.tokens.is_open else home
         self.set_focus(self._ask_line.home or home)
 
     def take_text(self) -> None:
@@ -303,7 +303,7 @@ class ChatScreen(ChatActions):
             self.app.screen.dismiss(None)
         if self.tune is not None:
             self.close_tune()
-        if self.tokens.mode.open:
+        if self.tokens.is_open:
             self.tokens.leave()
         self.set_focus(self.composer)  # not focus(): the very next key is for it
 
@@ -319,7 +319,7 @@ class ChatScreen(ChatActions):
             self.take_keyboard()
         elif isinstance(widget, Composer) and self.tune is not None:
             self.close_tune()
-        elif isinstance(widget, Composer) and self.tokens.mode.open:
+        elif isinstance(widget, Composer) and self.tokens.is_open:
             self.tokens.leave()
 
     def open_tune(self, tune: Tune | None = None) -> None:
@@ -339,7 +339,7 @@ class ChatScreen(ChatActions):
     def show_knobs(self) -> None:
         if self.tune is None:
             self.panels.release("tune")
-        self.tokens.mode.tune(self.tune is not None)
+        self.tokens.tune(self.tune is not None)
         self.show_soon()
 
     def on_panels_turned(self) -> None:
@@ -440,12 +440,12 @@ class ChatScreen(ChatActions):
         chat = self.chat
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self.models.downloads, self._draft_runs(room))])
-        mode = self.tokens.mode
+        mode = self.tokens
         self.panels.lit = self.lights.pages
         self.show_panels()
         empty, big = chat.conversation.leaf is None, self.focused is self.panels
         walks = self._walks.has_keyboard
-        situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
+        situation = situation_of(chat.phase, empty=empty, tokens=mode.is_open, big=big, walks=walks)
         thinking = chat.thinking is not None
         below = self._walks.open and isinstance(self.focused, Composer)
         words = self._walks.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
@@ -492,14 +492,14 @@ class ChatScreen(ChatActions):
     def show_panels(self) -> None:
         if not self.panels.display:
             return
-        mode = self.tokens.mode
-        if mode.open:
+        mode = self.tokens
+        if mode.is_open:
             if mode.view != self._token_view and mode.view in _ANSWERS and not self.panels.big:
                 self.panels.page = "chain"
             self._token_view = mode.view
-        reply = self.tokens.transcript.cursor_reply if mode.open else self.chat.conversation.find_reply()
+        reply = self.tokens.transcript.cursor_reply if mode.is_open else self.chat.conversation.find_reply()
         tuning = self.tune is not None
-        self.panels.show_reply(reply, self.knobs, mode if mode.open else None, tuning=tuning)
+        self.panels.show_reply(reply, self.knobs, mode if mode.is_open else None, tuning=tuning)
 
     def on_panels_computed(self) -> None:
         self.show_panels()
@@ -515,11 +515,11 @@ class ChatScreen(ChatActions):
             return []
         from termchat.tui.pages.drafts import ReplyDrafts, header_runs
 
-        self._drafts = self._drafts or ReplyDrafts()
+        self._drafts = self._drafts or ReplyDrafts(self.chat)
         if reply[-1].node.done and not self._drafts.knows(reply):
             return []
-        self._drafts.follow(self.chat, reply)
-        return header_runs(self._drafts.figures, reply, width)
+        self._drafts.follow(reply)
+        return header_runs(self._drafts, width)
 
     # --- news of widgets ---------------------------------------------------------------------------------------------
 
@@ -537,7 +537,7 @@ class ChatScreen(ChatActions):
         self._show_way()
 
     def on_tokens_acted(self) -> None:
-        is_open, was_open = self.tokens.mode.open, self._in_tokens
+        is_open, was_open = self.tokens.is_open, self._in_tokens
         self._in_tokens = is_open
         if is_open and self.size.width >= ALONE:
             self.panels.need("tokens")
@@ -549,9 +549,9 @@ class ChatScreen(ChatActions):
 
     def on_transcript_view_cursor_moved(self) -> None:
         # A click on a token opens token mode; losing the cursor closes it.
-        if self.tokens.transcript.cursor is not None and not self.tokens.mode.open:
+        if self.tokens.transcript.cursor is not None and not self.tokens.is_open:
             self.tokens.enter()
-        elif self.tokens.mode.open and not self.tokens.mode.pointed():
+        elif self.tokens.is_open and not self.tokens.pointed():
             self.tokens.leave()
         self.tokens.show()
         self.show_soon()

@@ -242,7 +242,7 @@ class WalksDialog(FormKeys[WalkForm], ListDialog[PlanField, WalkPlan]):
 
 def _describe_prompt(context: ScreenContext, draft: str) -> str:
     """Describe the prompt of the walks; "" for none."""
-    if (place := context.tokens.mode.place) is not None:
+    if (place := context.tokens.place) is not None:
         texts = place.node.tokens.texts
         piece = f" {show_piece(texts[place.at])}" if place.at < len(texts) else ""
         return f"continue the reply from token {place.at + 1}{piece}"
@@ -260,7 +260,7 @@ def open_dialog(context: ScreenContext, kind: GroupKind) -> None:
         context.chat.walks.open(hidden.group.number)
         return
     composer = context.composer
-    draft = "" if context.tokens.mode.open or composer.is_blank else composer.message
+    draft = "" if context.tokens.is_open or composer.is_blank else composer.message
 
     def closed(plan: WalkPlan | None) -> None:
         if plan is None:

@@ -71,7 +71,7 @@ def arrange_parts(width: int, height: int, walks: int, parting: int, table: int)
 
 def begin_walks(context: ScreenContext, plan: WalkPlan, message: str = "") -> None:
     """Make the replies of a plan to a message; without one from the token under the cursor, or to the last message."""
-    walks, place = context.chat.walks, context.tokens.mode.place
+    walks, place = context.chat.walks, context.tokens.place
     if message:
         if (text := context.composer.add_files(message)) is not None:
             walks.start(plan, text=text)
@@ -269,9 +269,9 @@ class WalksView(Column):
                     column.text.show_reply(shown.group.list_spans(walk), running=walk in shown.group.running)
             self._show_seldom()
         tokens = self.context.tokens
-        was_open = tokens.mode.open
-        tokens.mode.look_at(self.text if self.open else None)  # token mode is about the walk under the cursor
-        if was_open != tokens.mode.open:
+        was_open = tokens.is_open
+        tokens.look_at(self.text if self.open else None)  # token mode is about the walk under the cursor
+        if was_open != tokens.is_open:
             tokens.follow()
 
     def on_resize(self) -> None:
@@ -300,7 +300,7 @@ class WalksView(Column):
                 column.text.grew(shown.group.nodes[walk].number)
         if self.display:
             self._stale = True
-            if self._listed and shown.list_grows:
+            if self._listed:
                 self.head.show_lines([*self._above, *shown.list_lines(self.head.room, self._listed)])
 
     def _show_seldom(self) -> None:
@@ -386,7 +386,7 @@ class WalksView(Column):
         """Select a walk. In token mode the cursor goes to the same step of it, or to its last one."""
         tokens = self.context.tokens
         ref = tokens.transcript.cursor
-        if not tokens.mode.open or ref is None:
+        if not tokens.is_open or ref is None:
             self._chat.walks.select_reply(walk)
             return
         step = group.step_of(ref.node, ref.index)

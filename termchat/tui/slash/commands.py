@@ -182,7 +182,7 @@ def _switch_theme(screen: ChatScreen, name: str) -> None:
 def _switch_look(screen: ChatScreen, name: str) -> None:
     _check_known("look", name, LOOKS)
     screen.transcript.look = next(look for look in LOOKS if look == name)
-    screen.tokens.mode.keep()
+    screen.tokens.keep()
 
 
 def _toggle_rule(screen: ChatScreen, text: str) -> None:
