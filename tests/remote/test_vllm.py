@@ -55,6 +55,14 @@ def served_by(url: str, key: str = "", **more: Any) -> VllmStream:
 
 
 @pytest.fixture(scope="module")
+def twin_session(model_path: Path) -> Iterator[ModelSession]:
+    """The vocabulary of the model that was recorded."""
+    made = ModelSession(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
 def vllm(twin_session: ModelSession) -> Iterator[ReplayedVllm]:
     made = ReplayedVllm(twin_session, *ALL)
     yield made
