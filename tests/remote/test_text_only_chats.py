@@ -211,7 +211,7 @@ def test_it_is_saved_and_read_again(serve: Serve, begin: Begin, tmp_path: Path) 
 
 
 def test_it_goes_on_with_a_local_model_and_back(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
+    serve: Serve, begin: Begin, model_path: Path, session: ModelSession
 ) -> None:
     twin = serve(words("I am Bob."), words("Bob it is."))
     it = begin(twin, Tuning(max_tokens=6, temperature=0.0))
@@ -220,7 +220,7 @@ def test_it_goes_on_with_a_local_model_and_back(
     it.idle()
     local = it.say("Say hello.")
     told = [Message("user", "Who are you?"), Message("assistant", "I am Bob."), Message("user", "Say hello.")]
-    prompt = twin_session.render(Render(told)).ids
+    prompt = session.render(Render(told)).ids
     assert it.chat.conversation.ids_before(local.number) == prompt
     assert UNKNOWN not in local.ids
     assert model_change(local) == "model some-model → smollm2"
@@ -231,7 +231,7 @@ def test_it_goes_on_with_a_local_model_and_back(
 
 
 def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
+    serve: Serve, begin: Begin, model_path: Path, session: ModelSession
 ) -> None:
     """Its message has no ids, and no record says that another engine had it."""
     it = begin(serve(refuses(500, "oops")), Tuning(max_tokens=6, temperature=0.0))
@@ -240,6 +240,6 @@ def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
     it.idle()
     it.chat.forks.regenerate()
     it.idle()
-    prompt = twin_session.render(Render([Message("user", "Who are you?")])).ids
+    prompt = session.render(Render([Message("user", "Who are you?")])).ids
     assert it.chat.conversation.ids_before(it.reply.number) == prompt
     assert it.reply.text()

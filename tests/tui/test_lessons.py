@@ -1025,7 +1025,7 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
             say(desk.engine, walk, "The", word)
             desk.engine.end(walk=walk)
         await desk.until(lambda: "coloured by rank" in strip(desk))
-        assert "walk 1" in desk.text
+        assert "of the votes" in desk.text
         desk.chat.walks.start(walk_plan.vote(8, "sea|sky"), text="What is blue?")
         await desk.settle()
         for walk in range(8):
