@@ -422,15 +422,16 @@ class TermchatApp(LeavingApp):
             return
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         gc.enable()
-        missing = ""
+        missing, mistakes = "", list[Notice]()
         try:
-            mistakes = [Notice(mistake, severity="warning") for mistake in self._load(self.chat)]
-            for notice in in_short(mistakes, len(self._notices)):
-                self._chat_screen.tell(notice)
+            for mistake in self._load(self.chat):
+                mistakes.append(Notice(mistake, severity="warning"))
         except ModelError as error:
             missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
             self._notices.append(Notice(str(error), "the engine could not be started", "error"))
+        for notice in in_short(mistakes, len(self._notices)):
+            self._chat_screen.tell(notice)
         self._chat_screen.tick()
         for notice in self._notices:  # not before: the load of a model takes errors away
             self._chat_screen.tell(notice)

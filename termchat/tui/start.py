@@ -104,8 +104,8 @@ def build(
 
     def load(chat: Chat) -> Iterable[str]:
         choice = choose_configured(config)
+        yield from choice.mistakes
         chat.loading.switch_model(choice)
-        return choice.mistakes
 
     return TermchatApp(
         chat,

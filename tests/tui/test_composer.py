@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 from textual import events
@@ -10,8 +11,8 @@ from textual import events
 from termchat.engine.port import Render
 from termchat.external_editor import EditorError, editor_command
 from termchat.tui.composer import chat_composer
-from termchat.tui.composer.chat_composer import ChatComposer, History, include
-from termchat.tui.composer.completion import Paths, Popup
+from termchat.tui.composer.chat_composer import History, include
+from termchat.tui.composer.completion import Popup
 from termchat.tui.draw.field import Field
 from tests.tui.running_app import PATIENCE, Desktop, desktop
 
@@ -211,6 +212,7 @@ async def test_a_message_that_is_too_long_comes_back_with_its_label() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(chat_composer, "_UNASKED", 0.0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "Notes.md").write_text("remember ``` this\n")
@@ -276,21 +278,40 @@ async def test_esc_closes_the_offers_and_then_enter_sends() -> None:
         assert sent(desk) == ["mail @no"]
 
 
+@pytest.mark.usefixtures("folder")
 async def test_offers_that_come_late_take_no_key_that_was_meant_for_the_message(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chat_composer, "_UNASKED", PATIENCE)  # all that follows is soon after they came
     async with desktop() as desk:
-        for name, key in (("one.txt", "enter"), ("two.txt", "tab")):
-            await desk.type("mail @" + name[0])
-            assert not offered(desk)
-            (folder / name).write_text("late")
-            desk.composer.paths = Paths()  # type: ignore[attr-defined]
-            desk.composer.post_message(ChatComposer.Learnt())
-            await desk.until(lambda: offered(desk))
-            await desk.type("", key)
-        assert sent(desk) == ["mail @o"]
-        assert desk.composer.text == "mail @two.txt "
+        await desk.type("mail @no")
+        await desk.shows("@Notes.md")
+        await desk.type("", "enter")
+        await desk.until(lambda: sent(desk) == ["mail @no"])
+        desk.engine.end()
+        await desk.type("mail @no")
+        await desk.until(lambda: offered(desk))
+        await desk.type("", "tab")
+        assert desk.composer.text == 'mail @"north west.txt" '
+
+
+@pytest.mark.usefixtures("folder")
+async def test_a_disk_that_does_not_answer_stops_neither_the_screen_nor_the_order_of_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = Event()
+    is_there = chat_composer._is_there
+    monkeypatch.setattr(chat_composer, "_is_there", lambda name: answers.wait(PATIENCE) and is_there(name))
+    async with desktop() as desk:
+        await desk.type("see @Notes.md ", "enter")
+        await desk.type("second", "enter")
+        await desk.settle()
+        assert sent(desk) == []
+        answers.set()
+        await desk.until(lambda: len(sent(desk)) == 1)
+        assert "remember" in sent(desk)[0]
+        desk.engine.end()
+        await desk.until(lambda: sent(desk)[-1:] == ["second"])
 
 
 async def test_only_a_first_line_is_a_command() -> None:

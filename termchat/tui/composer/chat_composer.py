@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -49,7 +50,7 @@ _LEAST = 6
 _OTHERS = 6
 """rows are left for all else."""
 _UNASKED = 0.4
-"""Seconds after offers came late, as those of models, in which only Tab is for them: other keys were pressed before they were
+"""Seconds after offers came late, as from a slow disk, in which only Tab is for them: other keys were pressed before they were
 seen."""
 _GOES_ON = ("/", " ")
 """What an offer ends with behind which there is more to choose, or nothing to add."""
@@ -230,7 +231,8 @@ class ChatComposer(Composer):
         self.before_all: Callable[[str, str | None], bool] = lambda *_: False
         self.aside: str | None = None
         """The draft, while an earlier message is edited."""
-        self.paths, self.popup, self.edge = Paths(), Popup(self.take), Edge()
+        self.paths = Paths(lambda: self.post_message(self.Learnt()))
+        self.popup, self.edge = Popup(self.take), Edge()
         self._let_be: tuple[int, int] | None = None
         """The row and column from which a completion was declined."""
         self._came_late = -_UNASKED
@@ -238,6 +240,9 @@ class ChatComposer(Composer):
         """The message from which one walks back, then earlier ones that contain it; `_at` is the one that is shown."""
         self._at = 0
         self._walked = ""
+        self._sending: deque[tuple[str, str, Callable[[str], object]]] = deque()
+        """Messages, the same with labels, and who takes them."""
+        self._reading: BackgroundTask[list[IncludedFile]] | None = None
         self._sizing: Sizing | None = None
         self._counting: Timer | None = None
         self._counted: tuple[object, ...] = ()
@@ -439,26 +444,58 @@ class ChatComposer(Composer):
 
     def send(self, text: str, written: str) -> None:
         """Send a message; `written` is the text with labels for its attachments."""
-        if (whole := self.add_files(text, written)) is not None:
-            self._transcript.follow()  # whoever sends a message wants to see where it goes
-            self._chat.send(whole)
+        self.hand_over(text, self._say, written)
 
-    def add_files(self, text: str, written: str = "") -> str | None:
-        """Add the files that a message names; give it back with a notice if it cannot be sent with them."""
-        try:
-            blocks = [file.block for file in include(written or self.attachments.fold(text), text)]
-        except Unreadable as problem:
-            notice = Notice(str(problem), "nothing was sent", "warning")
+    def hand_over(self, text: str, to: Callable[[str], object], written: str = "") -> None:
+        """Add the files that a text names, and call `to` with the whole."""
+        self._sending.append((text, written or self.attachments.fold(text), to))
+        self._send_next()
+
+    def _say(self, text: str) -> None:
+        self._transcript.follow()  # whoever sends a message wants to see where it goes
+        self._chat.send(text)
+
+    def _send_next(self) -> None:
+        """Send messages in order: one whose files are being read delays all behind it."""
+        while self._sending and self._reading is None:
+            text, written, _ = self._sending[0]
+            if "@" in written:
+                self._read_files(text, written, self._send)
+            else:
+                self._send([])
+
+    def _read_files(self, text: str, written: str, take: Callable[[list[IncludedFile] | Unreadable], object]) -> None:
+        """Read the files that a text names, in a thread, since the disk may be slow; `take` gets them."""
+
+        def finish() -> None:
+            self._reading = None
+            try:
+                (files,) = reading.take()
+            except Unreadable as problem:
+                take(problem)
+            else:
+                take(files)
+            self._send_next()
+
+        reading = self._reading = BackgroundTask(lambda: [include(written, text)], lambda: self.call_later(finish))
+
+    def _send(self, files: list[IncludedFile] | Unreadable) -> None:
+        """Send the next message with its files, or give it back to the person."""
+        message, _, to = self._sending.popleft()
+        hint = "nothing was sent"
+        if isinstance(files, Unreadable):
+            problem = str(files)
         else:
-            whole = "".join((text, *blocks))
-            if not is_too_large(whole):
+            blocks = [file.block for file in files]
+            text = "".join((message, *blocks))
+            if not is_too_large(text):
                 self.attachments.hide(blocks)
-                return whole
+                to(text)
+                return
+            problem = f"message too long: {len(text):,} characters"
             hint = f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts"
-            notice = Notice(f"message too long: {len(whole):,} characters", hint, "warning")
-        self.give_back(text)
-        self._chat.add_changes(notice)
-        return None
+        self.give_back(message)
+        self._chat.add_changes(Notice(problem, hint, "warning"))
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -474,18 +511,20 @@ class ChatComposer(Composer):
             self._counting.resume()
 
     def _count(self) -> None:
-        """Show the tokens of the message with its files, if that is still written when they are counted."""
         assert self._counting is not None
-        assert self._sizing is not None
         self._counting.pause()
         written, message = self.text, self.message
         if not written.strip() or split_command(written) is not None:  # a command is for nobody but us
             self.edge.say("")
-            return
-        try:
-            files = include(written, message)
-        except Unreadable as problem:
-            self.edge.say(str(problem), "warning")
+        elif "@" not in written:
+            self._ask_size(written, message, [])
+        elif self._reading is None:
+            self._read_files(message, written, lambda files: self._ask_size(written, message, files))
+
+    def _ask_size(self, written: str, message: str, files: list[IncludedFile] | Unreadable) -> None:
+        """Show the tokens of a message with its files, if that is still written when they are counted."""
+        if isinstance(files, Unreadable):
+            self.edge.say(str(files), "warning")
             return
         named = "".join(f", with {PurePath(file.name).name} {size(file.size)}" for file in files)
 
@@ -495,6 +534,7 @@ class ChatComposer(Composer):
             elif self.text == written and counted is not None:
                 self.edge.say(_describe_size(counted) + named, "muted" if counted.fits else "error")
 
+        assert self._sizing is not None
         self._sizing.ask_size("".join((message, *(file.block for file in files))), hear)
 
 

@@ -6,13 +6,14 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from time import monotonic
 from typing import NamedTuple
 
 from textual import events
 
 from termchat.text import cells, one_line, sanitize
+from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import MARGIN, Ink, Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.draw.marks import MUTED
@@ -26,10 +27,14 @@ _LINE = 1_000
 """Characters before the cursor that are looked at."""
 _MOST = 50
 """Offers at once."""
-_LONGEST = 0.1
-"""Seconds for reading a folder."""
+_ENTRIES = 200_000
+"""Entries of a folder that are looked at."""
+_LONGEST = 2.0
+"""Seconds after which the entries that a slow disk has given by then have to do."""
 _FRESH = 2.0
 """Seconds after which a folder is read again."""
+_FOLDERS = 32
+"""Folders whose entries are kept."""
 
 
 class Offer(NamedTuple):
@@ -121,12 +126,25 @@ class _Entry(NamedTuple):
     is_folder: bool
 
 
-class Paths:
-    """Completes paths. The entries of the folder that was read last are kept for a moment."""
+class _Folder(NamedTuple):
+    """A folder's entries, sorted, and the time at which it was read."""
 
-    def __init__(self) -> None:
-        self._folder, self._until = "", 0.0
-        self._entries: Sequence[_Entry] = ()
+    path: str
+    read: float
+    entries: Sequence[_Entry]
+
+
+class Paths:
+    """Completes paths. Folders are read in a thread; until one is read, nothing is suggested from it.
+
+    Args:
+        learnt: is called in that thread when a folder has been read: ask again.
+    """
+
+    def __init__(self, learnt: Callable[[], object]) -> None:
+        self._learnt = learnt
+        self._folders: dict[str, _Folder] = {}
+        self._reading: BackgroundTask[_Folder] | None = None
 
     def complete(self, line: str, column: int) -> Completion | None:
         """Return files and folders whose names start with the draft's, ignoring case; hidden ones only after a dot."""
@@ -141,13 +159,13 @@ class Paths:
         return Completion(column - len(typed) - (2 if match[1] is not None else 1), tuple(offers)) if offers else None
 
     def paths(self, typed: str) -> list[Offer]:
-        """Return the files and folders whose paths start as typed."""
+        """Return the files and folders whose paths start as typed, as far as their folder is read."""
         name = typed.rpartition("/")[2]
         above = typed[: len(typed) - len(name)]
         if typed == "~":
             return [Offer("~/", "home folder")]
         start = name.startswith("."), name.casefold()
-        entries = self._read_folder(os.path.expanduser(above) or ".")
+        entries = self._entries(os.path.expanduser(above) or ".")
         first = bisect_left(entries, start, key=lambda entry: entry[:2])
         offers = []
         for entry in entries[first : first + _MOST]:
@@ -157,22 +175,33 @@ class Paths:
             offers.append(Offer(path, "folder" if entry.is_folder else ""))
         return offers
 
-    def _read_folder(self, path: str) -> Sequence[_Entry]:
-        """Return the sorted entries of a folder; of a slow or huge one those that it has given when time is over."""
-        now = monotonic()
-        if path != self._folder or now > self._until:
-            entries: list[_Entry] = []
-            try:
-                with os.scandir(path) as listing:
-                    entries += (
-                        _Entry(entry.name.startswith("."), entry.name.casefold(), entry.name, _is_folder(entry))
-                        for entry in takewhile(lambda _: monotonic() < now + _LONGEST, listing)
-                        if entry.name.isprintable() and '"' not in entry.name
-                    )
-            except (OSError, ValueError):
-                pass  # a folder that cannot be read has nothing to offer
-            self._folder, self._until, self._entries = path, monotonic() + _FRESH, sorted(entries)
-        return self._entries
+    def _entries(self, path: str) -> Sequence[_Entry]:
+        """Return the entries of a folder as far as they are known; start to read it if they are old."""
+        for folder in self._reading.take() if self._reading is not None else ():
+            self._reading = None
+            self._folders.pop(folder.path, None)
+            self._folders[folder.path] = folder
+            if len(self._folders) > _FOLDERS:
+                del self._folders[next(iter(self._folders))]
+        known = self._folders.get(path)
+        if self._reading is None and (known is None or monotonic() - known.read > _FRESH):
+            self._reading = BackgroundTask(lambda: [_read_folder(path)], self._learnt)
+        return known.entries if known is not None else ()
+
+
+def _read_folder(path: str) -> _Folder:
+    entries: list[_Entry] = []
+    end = monotonic() + _LONGEST
+    try:
+        with os.scandir(path) as listing:
+            entries += (
+                _Entry(entry.name.startswith("."), entry.name.casefold(), entry.name, _is_folder(entry))
+                for entry in takewhile(lambda _: monotonic() < end, islice(listing, _ENTRIES))
+                if entry.name.isprintable() and '"' not in entry.name
+            )
+    except (OSError, ValueError):
+        pass  # a folder that cannot be read has nothing to offer
+    return _Folder(path, monotonic(), sorted(entries))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

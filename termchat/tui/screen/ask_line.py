@@ -126,7 +126,8 @@ class MessageEdit:
     def send(self, text: str) -> bool:
         """Send the edited message on a branch of its own; return False if none is edited."""
         self.follow_chat()
-        if self._conversation is None:
+        tree = self._conversation
+        if tree is None:
             return False
         self._end()
         context, message = self._context, self._messages[self._at]
@@ -134,12 +135,19 @@ class MessageEdit:
         if node.role == "assistant":
             context.transcript.follow()
             forks.replace_reply(message, text)
-        elif (whole := context.composer.add_files(text)) is not None:
+            return True
+
+        def branch(whole: str) -> None:
+            if context.chat.conversation is not tree:  # while its files were read
+                context.composer.give_back(whole)
+                return
             context.transcript.follow()
             if node.number == HEAD:
                 forks.edit_system(whole)
             else:
                 forks.edit_message(node, whole)
+
+        context.composer.hand_over(text, branch)
         return True
 
     def render_lines(self, room: int) -> list[Line]:

@@ -73,8 +73,7 @@ def begin_walks(context: ScreenContext, plan: WalkPlan, message: str = "") -> No
     """Make the replies of a plan to a message; without one from the token under the cursor, or to the last message."""
     walks, place = context.chat.walks, context.tokens.place
     if message:
-        if (text := context.composer.add_files(message)) is not None:
-            walks.start(plan, text=text)
+        context.composer.hand_over(message, lambda text: walks.start(plan, text=text))
     elif place is not None:
         context.tokens.leave()
         walks.start(plan, node=place.node, at=place.at)
