@@ -82,9 +82,9 @@ def _make_parser() -> MarkdownIt:
 
 
 def find_code(text: str) -> list[tuple[str, str]]:
-    """Find all fenced blocks, in order: the code without its fences, and the name of its language, "" without. The last may
-    still be open."""
-    fences = [token for token in _make_parser().parse(text) if token.type == "fence"]
+    """Find all fenced blocks with something in them, in order: the code without its fences, and the name of its language, ""
+    without. The last may still be open."""
+    fences = [token for token in _make_parser().parse(text) if token.type == "fence" and token.content]
     return [(fence.content.removesuffix("\n"), (fence.info.split() or [""])[0]) for fence in fences]
 
 
