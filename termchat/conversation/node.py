@@ -139,6 +139,12 @@ class TokenColumns:
         """Return the `Token.unlisted` of a token."""
         return self.states.get(index, {}).get(TAIL, 0.0)
 
+    def find_most_unlisted(self, count: int) -> float:
+        """Return the largest `Token.unlisted` of the first `count` tokens."""
+        if count >= len(self):
+            return self.most_unlisted
+        return max((self.read_unlisted(index) for index in self.states if index < count), default=0.0)
+
     def row_us(self, begin: int, end: int) -> Sequence[int]:
         """Return the decode time of each token from `begin` to `end`: for one that came out of a round of drafting the time
         of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes: use it to

@@ -16,7 +16,7 @@ from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.selection import copy_text
-from termchat.tui.transcript.turn import Turn
+from termchat.tui.transcript.turn import TOO_LONG, Turn
 from termchat.tui.transcript.turn_source import parts_of
 from tests.tui.transcripts import Host, ask, chat_of, finished, reply, screen, settled, token
 
@@ -109,17 +109,31 @@ async def test_a_huge_message_is_laid_out_once(laid: list[int]) -> None:
         assert not laid
 
 
-def test_a_reply_with_one_very_long_line_is_read_as_markdown_piece_by_piece() -> None:
+def test_a_reply_too_long_for_its_markdown_is_shown_as_it_is(laid: list[int]) -> None:
     line = "**bold** and `code` and so on, all of it one line; "
     chat = chat_of("Go on.")
     long = chat.grow_node("assistant", parent=1, at=0)
     long.add(finished(held=line * 12_000))
     document = shown(chat)
+    assert sum(laid) < AT_ONCE
+    last = [document.line(y) for y in range(document.height - 12, document.height)]
+    words = " ".join(line.text for line in last if line is not None)
+    assert "**bold** and `code`" in words
+    assert " ".join(TOO_LONG.split()[:4]) in words
+    assert line * 12_000 in all_of(document)
+
+
+def test_a_reply_with_one_very_long_line_is_read_as_markdown_piece_by_piece() -> None:
+    line = "**bold** and `code` and so on, all of it one line; "
+    chat = chat_of("Go on.")
+    long = chat.grow_node("assistant", parent=1, at=0)
+    long.add(finished(held=line * 6_000))
+    document = shown(chat)
     laid_out = sum(block.end - block.start for block in document.blocks if block.lines)
     assert laid_out < AT_ONCE
     last = [document.line(y) for y in range(document.height - 4, document.height)]
     assert "bold and code and so on" in " ".join(line.text for line in last if line is not None)
-    assert line * 12_000 in all_of(document)
+    assert line * 6_000 in all_of(document)
 
 
 @given(st.lists(st.integers(0, len(PIECES) - 1), max_size=60))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import dropwhile
+
+from rich.cells import cell_len
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
@@ -344,9 +345,18 @@ def _newest_mean(column: Sequence[int]) -> float:
 
 
 def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
-    """Render the beginning of a walk's text on one line, each token in the ink of its heat."""
-    tokens = node.tokens
-    count = min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
-    inks = token_inks(tokens, look, 0, count) if look != "reading" else [TEXT] * count
-    begun = dropwhile(lambda run: not run[0].strip(), zip(tokens.texts[:count], inks, strict=True))
-    return [(one_line(text, width), ink) for text, ink in begun]
+    """Render the beginning of a walk's text on one line, each token in the ink of its heat; a little more than has room."""
+    tokens, used = node.tokens, 0
+    texts: list[str] = []
+    begin = end = 0
+    most = min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
+    while end < most and used <= width:
+        text = one_line(tokens.texts[end], width)
+        end += 1
+        if texts or text.strip():
+            texts.append(text)
+            used += cell_len(text)
+        else:
+            begin = end
+    inks = token_inks(tokens, look, begin, end) if look != "reading" else [TEXT] * len(texts)
+    return list(zip(texts, inks, strict=True))

@@ -257,7 +257,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
         missing = f", {percent(unlisted, 2)} not listed" if unlisted else ""
         lines += prose(f"{of_end}p(end) was {format_p_end(last.tokens.p_ends[-1], unlisted)}{missing}.", width)
     if known.size:
-        most = max(span.node.tokens.most_unlisted for span in reply)
+        most = max(span.node.tokens.find_most_unlisted(span.count) for span in reply)
         missing = f"up to {percent(most, 2)} not listed"
         lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if most else [], width)))
     order = known[np.argsort(-p_ends[known], kind="stable")]

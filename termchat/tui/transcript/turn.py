@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""
 
+MUCH = 200_000
+"""Characters of a turn after which its blocks are longer, so that there are never many thousands: a line ends one after"""
+
 LONGEST = 4000
-"""Characters after which it ends at a space; after twice as many it ends anywhere."""
+"""characters. After as many any block ends at a space; at twice as many it ends anywhere."""
+
+MOST_READ = 500_000
+"""Characters of the longest reply that is read as Markdown: that takes some tens of milliseconds."""
+TOO_LONG = f"shown as plain text: more than {MOST_READ:,} characters, too long for Markdown"
 
 TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 ENDING = MUTED._replace(italic=True)
@@ -71,7 +78,9 @@ class Turn:
         if not self.is_read:
             self.is_read = True
             self.source = TurnSource(self.parts, self.source.number, look)
-            self._is_markdown = look == "reading" and self.source.role == "assistant"
+            wanted = look == "reading" and self.source.role == "assistant"
+            self._is_long = wanted and self.parts[-1].end > MOST_READ
+            self._is_markdown = wanted and not self._is_long
             self.blocks = [self._make_title()]
             if not self._is_markdown:
                 self._text = TextBlock(self.source, 0)
@@ -195,9 +204,10 @@ class Turn:
                 block.caret, block.width = caret, 0
         self._put_marks(max(old_settled - 1, 1))
         last = self.parts[-1]
-        ending = describe_ending(last.node) if done and self.source.role != "user" and last.taken is None else ""
-        if ending:
-            self.blocks.append(NoteBlock(source, end, [(ending, ENDING)], first=(("╌ ", ENDING),)))
+        ends = done and source.role != "user" and last.taken is None
+        for word in (TOO_LONG if self._is_long else "", describe_ending(last.node) if ends else ""):
+            if word:
+                self.blocks.append(NoteBlock(source, end, [(word, ENDING)], first=(("╌ ", ENDING),)))
 
     def _grow_text(self, end: int) -> None:
         """Let the open block take in the text up to a character; where it is long enough it ends, and another begins."""
@@ -237,7 +247,7 @@ class Turn:
 def _find_cut(text: str, start: int) -> int:
     """Find where a block of text that begins at `start` ends; 0 if it goes on."""
     ends = (
-        text.find("\n", start + ENOUGH, start + 2 * LONGEST) + 1,
+        text.find("\n", start + (ENOUGH if start < MUCH else LONGEST), start + 2 * LONGEST) + 1,
         text.find(" ", start + LONGEST, start + 2 * LONGEST) + 1,
         start + 2 * LONGEST if len(text) >= start + 2 * LONGEST else 0,
     )

@@ -11,6 +11,7 @@ from termchat.conversation.setting_changes import describe_changes, model_change
 from termchat.conversation.thoughts import count_thought
 from termchat.conversation.token_marks import TokenMark, TokenMarks
 from termchat.conversation.tree import HEAD, Node, Role, Span, TokenColumns
+from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import escape
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.transcript.looks import Look, TokenLook, token_inks
@@ -212,18 +213,19 @@ class TurnSource:
         """Mark another model, and the changes of settings; several between two tokens are one."""
         if (other := model_change(self.parts[0].node)) is not None:
             yield TokenMark(0, 0, other)
-        before, drawn = None, 0
+        newest: dict[int, tuple[int, SettingsRecord]] = {}
+        drawn = 0
         for part in self.parts:
-            node = part.node
-            for at, settings in dict(zip(node.settings_at, node.settings, strict=True)).items():
-                if at > part.shown:
-                    break
-                number = drawn + at
-                if before is not None and number and (changed := describe_changes(before, settings)):
-                    offset = part.begin + node.tokens.texts.start(at)
-                    yield TokenMark(number, offset, f"{', '.join(changed)} at token {number}")
-                before = settings
+            texts = part.node.tokens.texts
+            for at, settings in zip(part.node.settings_at, part.node.settings, strict=True):
+                if at <= part.shown:
+                    newest[drawn + at] = part.begin + texts.start(at), settings
             drawn += part.shown
+        before = None
+        for number, (offset, settings) in newest.items():
+            if before is not None and number and (changed := describe_changes(before, settings)):
+                yield TokenMark(number, offset, f"{', '.join(changed)} at token {number}")
+            before = settings
 
 
 def describe_ending(node: Node) -> str:
