@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from queue import Queue
 from time import sleep
 
 import msgspec
@@ -37,6 +38,32 @@ from tests.tui.running_app import PATIENCE, desktop
 pytestmark = pytest.mark.usefixtures("home")
 
 GB = 10**9
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_asked_for_anew_tell_nothing_of_the_reading_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the composer, which asks anew when it hears of something, would have each reading stopped by the one before."""
+    going_on, told, reads = threading.Event(), Queue[Callable[[], object]](), list[str]()
+
+    def read(_: Models, row: ModelRow) -> Facts:
+        reads.append(row.wanted)
+        assert going_on.wait(PATIENCE)
+        raise ModelError("not a model")
+
+    monkeypatch.setattr(Models, "_read_facts", read)
+    models, one = Models(), row("one", path=Path("/none/one.gguf"))
+    models.deliver = told.put
+    models.read([one])
+    before = models._tasks["read"]
+    models.read([one])
+    going_on.set()
+    told.get(timeout=PATIENCE)
+    before.join(PATIENCE)
+    models.take()
+    assert isinstance(models.facts(one), ModelError)
+    assert (len(reads), told.qsize()) == (2, 0)
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------

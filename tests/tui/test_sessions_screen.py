@@ -179,6 +179,19 @@ async def test_a_chat_that_moves_up_meanwhile_is_listed_once() -> None:
         assert len({row.id for row in desk.list.rows}) == 150
 
 
+async def test_the_highlight_stays_on_its_chat_when_another_moves_up_while_more_are_read() -> None:
+    store = FakeStore(150)
+    async with library(store) as desk:
+        store.closed.clear()
+        store.kept.insert(0, store.kept.pop(120))
+        await desk.type("", "pagedown", "pagedown", "pagedown")
+        highlighted = desk.list.row
+        store.closed.set()
+        await desk.until(lambda: len(desk.list.rows) == 150)
+        assert highlighted is not None
+        assert desk.list.row == highlighted
+
+
 # --- search ----------------------------------------------------------------------------------------------------------
 
 

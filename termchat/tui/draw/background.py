@@ -26,7 +26,7 @@ class BackgroundTask(Generic[T]):
 
     Args:
         work: yields the results; an exception in it is raised again by `take`.
-        then: called in the thread at the end.
+        then: called in the thread at the end, unless it was stopped.
     """
 
     def __init__(self, work: Callable[[], Iterable[T]], then: Callable[[], object] = lambda: None) -> None:
@@ -65,8 +65,9 @@ class BackgroundTask(Generic[T]):
         except BaseException as error:  # noqa: BLE001 (`take` raises it)
             self._error = error
         finally:
-            with suppress(RuntimeError):  # the app has ended meanwhile
-                self._then()
+            if not self._is_stopped:
+                with suppress(RuntimeError):  # the app has ended meanwhile
+                    self._then()
 
 
 class TaskQueue:

@@ -250,13 +250,14 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         self.sessions.work.ask(kind, work, hear)
 
     def _read_rows(self, limit: int = PAGE, session: str = "", at: int | None = 0) -> None:
-        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`, None for the same."""
+        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`; None for the same."""
         words = self.field.value.strip()
 
         def take(rows: list[SessionSummary]) -> None:
+            kept = self.row.id if at is None and self.row is not None else session
             self._more, self.searched, self.problem = len(rows) == limit, words, ""
             self.sessions.listed = words, rows
-            self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
+            self.changed(rows, next((place for place, row in enumerate(rows) if row.id == kept), at))
 
         self._ask_store("list", lambda: self.sessions.store.sessions(limit, words), take)
 

@@ -62,7 +62,7 @@ _ANSI = {
 """What stands out where it is not known which colours the terminal has for text and background."""
 
 
-class Palette(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Palette(msgspec.Struct, frozen=True, kw_only=True):
     """The colours of a theme. `cursor` is the ground of the token cursor; `heat` is grounds from hot to calm, `heat_text` what
     is written on each of them."""
 
@@ -149,23 +149,30 @@ def load_theme(path: Path) -> Palette:
 
     table = dict(file.table)
     colors = table.pop("colors", None)
-    values = table | (colors if isinstance(colors, dict) else {})
+    known = (*COLORS, "heat", "heat_text")
+    values: dict[str, Any] = {key: table[key] for key in ("name", "dark") if key in table}
+    strange: list[tuple[str, ...]] = [(key,) for key in table if key not in values]
+    if isinstance(colors, dict):
+        values |= {key: colors[key] for key in known if key in colors}
+        strange += [("colors", key) for key in colors if key not in known]
     if isinstance(heat := values.get("heat"), list):
         values.setdefault("heat_text", [values.get("text", DEFAULT)] * len(heat))
+    if strange:
+        problem = f"{strange[0][-1]!r} is not a colour of a theme; known colours: {', '.join(known)}"
+        problem = problem if isinstance(colors, dict) else "the table [colors] is missing"
+        raise ThemeError(path, f"{path.with_name(file.place(*strange[0]))}: {problem}")
     try:
         palette = msgspec.convert(values, Palette)
         if len(palette.heat_text) != len(palette.heat):
             raise msgspec.ValidationError("`heat_text`")
     except msgspec.ValidationError as error:
         key = _FIELD.findall(str(error))[-1]
-        if key in values and key in Palette.__struct_fields__:
+        if key in values:
             problem = f"{key} must be {_RULES.get(key, _RULE)}, not {values[key]!r}"
         elif not isinstance(colors, dict):
             problem = "the table [colors] is missing"
-        elif key not in values:
-            problem = f"{key!r} is missing"
         else:
-            problem = f"{key!r} is not a colour of a theme; known colours: {', '.join((*COLORS, 'heat', 'heat_text'))}"
+            problem = f"{key!r} is missing"
         place = file.place(key) if key in table else file.place("colors", key)
         raise ThemeError(path, f"{path.with_name(place)}: {problem}") from error
     return palette
