@@ -188,6 +188,7 @@ def check(*, file: Path, only_read: bool, **given: Any) -> None:
     from termchat.chat.opening import find_model
     from termchat.lessons.lesson_file import LessonError, read_lesson
     from termchat.models.errors import ModelError
+    from termchat.toml import TomlFile
     from termchat.tui.lessons.lesson_words import lesson_names
     from termchat.tui.start import play_unseen
 
@@ -197,6 +198,9 @@ def check(*, file: Path, only_read: bool, **given: Any) -> None:
         steps, claims = len(lesson.steps), sum(len(step.claims) for step in lesson.steps)
         counts = f"{steps} step{'s' * (steps != 1)}, {claims} claim{'s' * (claims != 1)}"
         click.echo(sanitize(f"{file}: {lesson.title}: {counts}, well written", keep=""))
+        if "claims" in TomlFile(file).table:
+            hint = 'in place of each, write claim = "…" in the step that it is about'
+            complain(f"{sanitize(str(file), keep='')}: [[claims]] of an earlier version are not checked", hint)
         if not only_read:
             find_model(chosen)
             problems = [f"{file}: {problem}" for problem in play_unseen(chosen, lesson, say=click.echo)]

@@ -20,13 +20,18 @@ from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError, Text, Threshold
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.setting import SettingError
-from termchat.lessons.lesson_facts import FACTS, Fact, FactKind, LessonFacts, kind_of
+from termchat.lessons.lesson_facts import EARLIER, FACTS, Fact, FactKind, LessonFacts, kind_of
 from termchat.text import guess_of
 
 LONGEST_EXPRESSION = 500
 """Characters."""
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 """A text in quotes, which may hold line ends."""
+_INSTEAD = {
+    "logprob": "model, which is exp(logprob)", "mean_logprob": "perplexity, which is exp(-mean_logprob)",
+    "phase": "ready, running or paused",
+}  # fmt: skip
+"""What says the same as a fact of earlier versions, which a lesson of one's own may still name."""
 _TRUTHS = {"true": True, "false": False}
 """As TOML writes them."""
 _EXAMPLES = {"text": " blue", "text?": " blue", "knob": "temperature", "condition": "entropy > 3"}
@@ -83,6 +88,8 @@ class Expression:
         """Check a fact's name and argument; return a value of its kind."""
         self.facts.append(FactRef(name, argument))
         if name not in FACTS:
+            if instead := _INSTEAD.get(name.removeprefix(EARLIER)):
+                raise ExpressionError(f"{name!r} is no fact any more: use {instead}")
             raise ExpressionError(f"unknown fact {name!r}{guess_of(name, FACTS)}")
         wanted = FACTS[name].argument
         if wanted == "none" and argument:

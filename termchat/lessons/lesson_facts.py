@@ -20,7 +20,7 @@ from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding import conditions
 from termchat.decoding.conditions import Length, Stop, Text, Threshold, compile_text
-from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.constraint import GRAMMAR, format_constraint
 from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import UNKNOWN, Candidate, Explanation, Ranked, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS, Value
@@ -574,6 +574,10 @@ class StateFacts(FactSet):
     def raw(self) -> bool:
         """Whether the chat has no template."""
         return self._chat.conversation.raw
+
+    def constraint(self) -> str:
+        """The constraint as shown, '' for none."""
+        return format_constraint(self._chat.constraint)
 
     def constraint_kind(self) -> str:
         """json_schema regex choice gbnf lark, 'none' for none."""

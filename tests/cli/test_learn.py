@@ -81,6 +81,9 @@ def test_every_problem_is_told_with_its_line(learn: Learn) -> None:
     assert any("unknown fact 'sane' (did you mean same?)" in line for line in told)
     assert "Traceback" not in result.output
     assert learn("check", "--read-only", own()).exit_code == 0
+    older = learn("check", "--read-only", own(f'{EXAMPLE}\n[[claims]]\nprompt = "The sea is"\ncheck = "loops"\n'))
+    assert older.exit_code == 0
+    assert "[[claims]] of an earlier version are not checked" in older.stderr
     missing = learn("check", paths.lessons_folder() / "none.toml")
     assert missing.exit_code == 1
     assert "cannot be read" in missing.stderr

@@ -69,6 +69,7 @@ def test_dividing_by_nothing_is_absent() -> None:
     [
         ("", "it is empty; for example: temperature == 0"),
         ("lops", "unknown fact 'lops' (did you mean loops?)"),
+        ("earlier_mean_logprob > -1", "is no fact any more: use perplexity"),
         ("tokens", "'tokens' is a number: compare it, for example: tokens > 1"),
         ("ending", "'ending' is a text: compare it, for example: ending == 'length'"),
         ("tokens >", "invalid syntax at 'tokens >'; for example: temperature == 0"),

@@ -1291,6 +1291,16 @@ def test_what_was_answered_is_the_first_to_go_from_a_strip_that_is_too_low() -> 
     assert "…" not in "".join(line.text for line in lines)
 
 
+def test_on_a_low_screen_the_question_comes_before_the_text_of_its_step() -> None:
+    answers = (LessonText("yes, it does"), LessonText("no"))
+    playing = one_step("Why this is so. " * 20, "Long", question=LessonQuestion(LessonText("Does it?"), answers, 1))
+    for rows in (3, 5, 8):
+        for note in ("", "No model is loaded."):
+            said = " ".join(line.text for line in strip_lines(playing, 78, rows, note=note))
+            assert note in said
+            assert re.search(r"Does it\?.* 1 +yes, it does.* 2 +no", said), said
+
+
 THREADS = """\
 title = "Threads"
 minutes = 1

@@ -140,10 +140,14 @@ def strip_lines(
     if answered and len(body) > room:  # the first to go
         body = _wrapped([[*before, *text]], width)
     cut = len(body) > room
-    if cut:
-        body = _cut(body, max(room, 1), width)
+    if cut and room > 0:
+        body = _cut(body, room, width)
+    elif cut:  # what is asked comes before the text, and before the keys
+        needed = []
+        body = _wrapped([[*before, *(run for part in must for run in (*part, ("  ", TEXT)))]], width)
+        body = _cut(body, rows, width) if len(body) > rows else body
     last = _last(playing, width, open=open, folds=unfolded or cut, unfolded=unfolded)
-    return [*[*body, *needed][: rows - 1], last]
+    return [*body, *needed, last][:rows]
 
 
 def _verdict(playing: Playing) -> list[Run]:
