@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import Look
+from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.chunks import Splitter
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding, make_pattern
@@ -40,6 +40,39 @@ def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str],
     pattern = make_pattern(query)
     expected = [found.span() for found in pattern.finditer("".join(pieces))] if pattern is not None else []
     assert list(search.hits(1)) == expected
+
+
+@given(st.text("ab *\n", max_size=200), st.text("ab ", min_size=1, max_size=3), st.integers(1, 40))
+def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: str, at_once: int) -> None:
+    chat = chat_of("a b", text, "ab")
+    whole, parts = Finding(), Finding()
+    for search in (whole, parts):
+        search.read(turns(chat))  # type: ignore[arg-type]
+    near = Anchor(1, len(text) // 2)
+    whole.look_for(query, near)
+    assert not whole.is_going_on
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hits, "AT_ONCE", at_once)
+        parts.look_for(query, near)
+        for _ in range(len(text) + 6):
+            parts.go_on()
+    assert not parts.is_going_on
+    assert [list(parts.hits(turn)) for turn in range(3)] == [list(whole.hits(turn)) for turn in range(3)]
+    assert parts.current == whole.current
+
+
+def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for() -> None:
+    search = Finding()
+    search.read(turns(chat_of("a fox " * 500_000)))  # type: ignore[arg-type]
+    search.look_for("fox", Anchor(0, 0))
+    assert search.is_going_on
+    assert search.count == pytest.approx(hits.AT_ONCE / 6, abs=2)
+    assert search.at == 0
+    while search.is_going_on:
+        before = search.count
+        search.go_on()
+        assert search.count - before < hits.AT_ONCE / 6 + 2
+    assert search.count == 500_000
 
 
 @pytest.mark.parametrize(

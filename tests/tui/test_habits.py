@@ -11,7 +11,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
-from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript import TranscriptView, hits
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, path, talked
@@ -342,6 +342,19 @@ async def test_find_brings_far_hits_into_view_wraps_and_esc_goes_back() -> None:
         assert desk.composer.has_focus
         assert view.scroll_offset.y < top
         assert marked(desk) == []
+
+
+async def test_a_chat_too_long_to_be_searched_at_once_is_searched_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hits, "AT_ONCE", 300)
+    async with desktop(size=(80, 24)) as desk:
+        await talked(desk, *((f"message {n}", (" word" * 80) + (" needle" if n in (1, 4) else "")) for n in range(7)))
+        await desk.type("", "ctrl+f")
+        await desk.type("needle")
+        await desk.until(lambda: re.search("of 2(?!…)", below(desk)))
+        assert re.search("2 of 2(?!…)", below(desk))
+        assert marked(desk) == [("needle", True)]
+        await desk.type("", "down")
+        assert "1 of 2" in below(desk)
 
 
 async def test_hits_that_come_while_a_reply_streams_are_counted() -> None:

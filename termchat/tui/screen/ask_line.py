@@ -29,6 +29,8 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript.document import Anchor
 
 _STRONG = ACCENT._replace(bold=True)
+_GOES_ON = 1 / 15
+"""Seconds between parts of a long search."""
 
 
 def strip_line(word: str, text: str, rest: str, room: int, does: str = "") -> Line:
@@ -193,6 +195,7 @@ class ChatSearch:
         self._hits = view.finding = Finding()
         self._hits.read(view.parts())
         self.query = ""
+        self._worker = line.set_interval(_GOES_ON, self._go_on, pause=True)
 
     def follow_chat(self) -> None:
         if self._hits.read(self._transcript.parts()):
@@ -210,6 +213,7 @@ class ChatSearch:
 
     def end(self, *, stays: bool) -> None:
         """Remove the marks; return to where the search started unless it `stays`."""
+        self._worker.stop()
         self._transcript.finding = None
         if stays:
             self._transcript.redraw_hits()
@@ -219,13 +223,22 @@ class ChatSearch:
         else:
             self._transcript.return_to(self._place)
 
+    def _go_on(self) -> None:
+        # A chat that is too long to be searched at once is searched part by part.
+        before = self._hits.at
+        self._hits.go_on()
+        self._show(moved=self._hits.at != before)
+
     def _show(self, *, moved: bool = False) -> None:
         """Show the hits and their number; with `moved` go to the current one."""
         hits, view = self._hits, self._transcript
+        (self._worker.resume if hits.is_going_on else self._worker.pause)()
         if not hits.query.strip():
             self._line.remark("")
         elif hits.at is not None:
-            self._line.remark(f"{hits.at + 1:,} of {hits.count:,}")
+            self._line.remark(f"{hits.at + 1:,} of {hits.count:,}{'…' * hits.is_going_on}")
+        elif hits.is_going_on:
+            self._line.remark("…")
         else:
             self._line.remark("not found", "warning")
         if moved and hits.current is not None:

@@ -11,6 +11,9 @@ from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.selection import Hit
 from termchat.tui.transcript.turn_source import Part, join_parts, join_rest
 
+AT_ONCE = 500_000
+"""Characters that are searched at a time; that takes some tens of milliseconds, and most chats are not as long."""
+
 _LONGEST = 4096
 """Characters before the end of a text that grows within which a hit may lie that was not whole yet."""
 
@@ -29,6 +32,7 @@ def make_pattern(query: str) -> re.Pattern[str] | None:
 class Finding:
     """The hits of a query in all turns of a chat, in order, and the index of the current one: `at`.
 
+    A search goes through a part of the text at once, from the first turn on; `go_on` through more, while it `is_going_on`.
     What comes while a reply streams costs what is new.
     """
 
@@ -39,6 +43,12 @@ class Finding:
         self._parts: list[tuple[Part, ...]] = []
         self._texts: list[str] = []
         self._hits: list[list[Hit]] = []
+        self._searched = self._near = Anchor(0, 0)
+
+    @property
+    def is_going_on(self) -> bool:
+        texts = self._texts
+        return self._pattern is not None and bool(texts) and self._searched < (len(texts) - 1, len(texts[-1]))
 
     @property
     def count(self) -> int:
@@ -62,28 +72,44 @@ class Finding:
         while kept < min(len(turns), len(self._parts)) and turns[kept] == self._parts[kept]:
             kept += 1
         self._parts, self._texts[kept:] = list(turns), map(join_parts, turns[kept:])
-        if kept and (rest := join_rest(turns[kept - 1][-1], len(self._texts[kept - 1]))):  # the last of them has grown
-            begin, hits = max(len(self._texts[kept - 1]) - _LONGEST, 0), self._hits[kept - 1]
-            while hits and hits[-1][1] > begin:
-                begin = min(begin, hits.pop()[0])
-            self._texts[kept - 1] += rest
-            hits += self._search(self._texts[kept - 1], begin)
-        self._hits[kept:] = map(self._search, self._texts[kept:])
-        self.at = min(self.at or 0, self.count - 1) if self.count else None
+        if kept:  # the last of them may have grown
+            self._texts[kept - 1] += join_rest(turns[kept - 1][-1], len(self._texts[kept - 1]))
+        self._hits[kept:] = [[] for _ in turns[kept:]]
+        self._searched = min(self._searched, Anchor(kept, 0))
+        self.go_on()
+        if self.at is not None or not self.is_going_on:
+            self.at = min(self.at or 0, self.count - 1) if self.count else None
         return (self.count, self.at) != before
 
     def look_for(self, query: str, near: Anchor) -> None:
         """Search for another text, from a place on: its first hit from there on becomes current, else its last."""
         self.query, self._pattern = query, make_pattern(query)
-        self._hits = list(map(self._search, self._texts))
-        before = sum(map(len, self._hits[: near.turn]))
-        before += sum(bisect_left(hits, (near.offset, 0)) for hits in self._hits[near.turn : near.turn + 1])
-        self.at = min(before, self.count - 1) if self.count else None
+        self._near, self.at = near, None
+        self._hits, self._searched = [[] for _ in self._texts], Anchor(0, 0)
+        self.go_on()
 
-    def _search(self, text: str, begin: int = 0) -> list[Hit]:
-        return [match.span() for match in self._pattern.finditer(text, begin)] if self._pattern is not None else []
+    def go_on(self) -> None:
+        """Search some more text; set the current hit once it is sure which that is."""
+        room = AT_ONCE
+        while self._pattern is not None and room > 0 and self.is_going_on:
+            turn, done = self._searched
+            text, hits = self._texts[turn], self._hits[turn]
+            stop, begin = min(done + room, len(text)), max(done - _LONGEST, 0)
+            if stop > done:
+                while hits and hits[-1][1] > begin:
+                    begin = min(begin, hits.pop()[0])
+                hits += [match.span() for match in self._pattern.finditer(text, begin, stop)]
+            room -= stop - done
+            is_whole = stop == len(text) and turn + 1 < len(self._texts)
+            self._searched = Anchor(turn + 1, 0) if is_whole else Anchor(turn, stop)
+        if self.at is None and self.count:
+            turn, offset = self._near
+            here = (bisect_left(hits, (offset, 0)) for hits in self._hits[turn : turn + 1])
+            at = sum(map(len, self._hits[:turn])) + sum(here)
+            if at < self.count or not self.is_going_on:
+                self.at = min(at, self.count - 1)
 
     def step(self, by: int) -> None:
         """Go to a hit further on or back; behind the last comes the first."""
         if self.count:
-            self.at = ((self.at or 0) + by) % self.count
+            self.at = ((self.at if self.at is not None else -1) + by) % self.count
