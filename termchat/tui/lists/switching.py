@@ -147,6 +147,7 @@ class ChatSwitching:
         """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
+        self._personas: NamedEntries[Persona] | None = None
 
     def begin(self, system: str | None = None, raw: bool | None = None, keep: bool | None = None) -> None:
         """Start a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
@@ -190,17 +191,21 @@ class ChatSwitching:
 
     @property
     def personas(self) -> NamedEntries[Persona]:
-        """The personas that ship, and the user's own."""
+        """The personas that ship, and the user's own, as they were last read: completion asks at every key."""
+        return self._personas or self._read_personas()
+
+    def _read_personas(self) -> NamedEntries[Persona]:
         from termchat.config.personas import load  # not needed before the first frame
 
-        return load()
+        self._personas = load()
+        return self._personas
 
     def browse_personas(self, asked: str = "") -> None:
         """Open the list of personas; `asked` is the name of one to confirm first, as a chat has already begun."""
         from termchat.tui.lists.preset_dialog import PersonasDialog  # not needed before the first frame
 
         begun = self._chat.conversation.leaf is not None
-        dialog = PersonasDialog(self.personas, self._screen.palette, begun=begun, asked=asked)
+        dialog = PersonasDialog(self._read_personas(), self._screen.palette, begun=begun, asked=asked)
         self._screen.choose(dialog, lambda choice: self._begin_as(*choice))
 
     def begin_as(self, name: str) -> None:
@@ -209,7 +214,7 @@ class ChatSwitching:
         Raises:
             NameRefused: there is none of that name.
         """
-        persona = self.personas.get(name)
+        persona = self._read_personas().get(name)
         if self._chat.conversation.leaf is not None:
             self.browse_personas(persona.name)
         else:
@@ -224,6 +229,7 @@ class ChatSwitching:
         from termchat.config.personas import Persona, differing, save
 
         chat = self._chat
+        self._personas = None
         path = save(Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True))
         self._tell(Notice(f"saved as persona {name}", f"you can add a description in {path}"))
 
