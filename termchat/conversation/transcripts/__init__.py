@@ -70,17 +70,6 @@ FORMATS: dict[str, Format] = {
 """Name to format, in the order in which a person is shown them."""
 
 
-def find_format(name: str) -> Format:
-    """Return the format of this name.
-
-    Raises:
-        TranscriptError: there is no such format.
-    """
-    if name not in FORMATS:
-        raise TranscriptError(f"unknown format {name}", f"Known formats: {', '.join(FORMATS)}.")
-    return FORMATS[name]
-
-
 def of_file(path: Path) -> Format:
     """Return the format that a file's name ends in; the longest ending counts.
 
